@@ -1,0 +1,34 @@
+"""Streaming principal subspace projection and online PCA.
+
+The public names load on first use, so that ``import online_psp`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ALGORITHMS": "algorithms",
+    "CCIPCA": "algorithms",
+    "FSM": "algorithms",
+    "IPCA": "algorithms",
+    "SM": "algorithms",
+}
+
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

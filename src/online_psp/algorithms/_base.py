@@ -1,0 +1,341 @@
+"""What the four algorithms share: the start, the checks, and the walk from rows to blocks."""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from online_psp.blocks import Block, row_squares
+from online_psp.types import Array, Floats, Rate
+
+BlockSize: TypeAlias = int | Literal["auto"]
+BlockT = TypeVar("BlockT", bound=Block)
+
+_CHECK_BYTES = 1 << 24
+
+
+def check_count(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number; got {value!r}.") from None
+    if isinstance(value, bool) or count < least:
+        raise ValueError(f"{name} must be at least {least}; got {value!r}.")
+    return count
+
+
+def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
+    """An array of real numbers, or a TypeError that says what came instead."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # ragged rows
+        raise ValueError(f"{name} must be a rectangular array of numbers; its rows have different lengths.") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be real numbers; got dtype {array.dtype}.")
+    return array
+
+
+def evaluate_rate(rate: Rate, t: int, n: int, name: str) -> Floats:
+    """Step sizes of samples t+1 … t+n, each checked to lie in [0, 1)."""
+    steps = np.array([rate(step) for step in range(t + 1, t + n + 1)], dtype=np.float64)
+    wrong = ~((steps >= 0.0) & (steps < 1.0))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(f"{name}(t={t + 1 + at}) must be at least 0 and below 1; it gave {steps[at]}.")
+    return steps
+
+
+def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
+    """A start array given by the user."""
+    array = np.array(as_real(value, name), dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite.")
+    return array
+
+
+class StreamingAlgorithm(ABC, Generic[BlockT]):
+    """The paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
+
+    Until K rows have arrived they are kept as they are, and the answers are exact for them. The K-th row starts the algorithm from the thin
+    QR basis of those rows, and all of them are then fed.
+    """
+
+    #: How many samples a block and an open block hold, when the user does not say: see `auto_block_size`.
+    _options: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
+        self.K = check_count(K, "K")
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise ValueError(f"dtype must be float64 or float32; got {self.dtype}.")
+        if block_size != "auto":
+            check_count(block_size, "block_size")
+        self.block_size: BlockSize = block_size
+        self.D: int | None = None
+        self.t = 0
+        """Samples seen."""
+        self._kept: list[Array] = []
+        self._block: BlockT | None = None
+        self._steps: tuple[Floats, ...] = ()
+        if D is not None:
+            self._set_features(check_count(D, "D"))
+
+    # What an algorithm provides
+
+    @abstractmethod
+    def _begin(self, basis: Array) -> None:
+        """Start from `basis` (K×D, orthonormal rows)."""
+
+    @abstractmethod
+    def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
+        """The step sizes of samples t+1 … t+n, one array for each kind that the algorithm has."""
+
+    @abstractmethod
+    def _recur(self, first: int, last: int) -> Floats:
+        """Take samples `first` … `last`−1 of the block in hand, with the step sizes in `_steps`; returns their outputs, (last−first, K)."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Bring the basis up to date with the block in hand."""
+
+    @abstractmethod
+    def _raw_basis(self) -> Array:
+        """(K, D) rows that span the subspace, best known directions first where the algorithm orders them."""
+
+    # The public interface
+
+    def fit_next(self, x: ArrayLike) -> Array:
+        """Learn from one sample.
+
+        Parameters
+        ----------
+        x : (D,)
+
+        Returns
+        -------
+        y : (K,)
+            Its projection, as the algorithm defines it.
+        """
+        row = self._check_row(x)
+        if self._block is None:
+            return self._start_with(row[np.newaxis])[0]
+        return self._take_open(row)
+
+    def fit_block(self, X: ArrayLike) -> Array:
+        """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
+
+        Parameters
+        ----------
+        X : (n, D)
+
+        Returns
+        -------
+        Y : (n, K)
+        """
+        rows = self._check_rows(X)
+        n = len(rows)
+        rates = self._rates(self.t, n)
+        Y = np.empty((n, self.K), dtype=self.dtype)
+        done = 0
+        if self._block is None:
+            done = min(n, self.K - self.t)
+            Y[:done] = self._start_with(np.array(rows[:done], dtype=self.dtype))
+        if done < n:
+            self._flush()
+            for start, stop in self._cuts(done, n, rates):
+                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype)
+                Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates])
+                self.t += stop - start
+        return Y
+
+    def get_components(self, orthogonalize: bool = True) -> Array:
+        """The basis found so far.
+
+        Parameters
+        ----------
+        orthogonalize : bool
+            False gives the raw basis, as the algorithm keeps it.
+
+        Returns
+        -------
+        U : (D, K)
+            With orthonormal columns, if `orthogonalize`. Before K rows have been seen its first columns span them.
+        """
+        if self._block is None:
+            if self.D is None:
+                raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
+            return self._basis_of_kept(self.K)
+        self._flush()
+        basis = self._raw_basis()
+        if not orthogonalize:
+            return basis.T.copy()
+        Q, R = np.linalg.qr(basis.T)
+        signs = np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype)
+        U: Array = Q * signs
+        return U
+
+    @property
+    def block_rows(self) -> int:
+        """How many samples `fit_block` takes at a time."""
+        return auto_block_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+
+    @property
+    def open_rows(self) -> int:
+        """How many samples `fit_next` gathers before the basis moves."""
+        return auto_open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={getattr(self, name)!r}" for name in self._options if getattr(self, name) is not None)
+        return f"{type(self).__name__}(K={self.K}, D={self.D}{options}, t={self.t})"
+
+    # Rows in
+
+    def _features(self) -> int:
+        if self.D is None:
+            raise ValueError("The number of features is not known before the first sample.")
+        return self.D
+
+    def _set_features(self, D: int) -> None:
+        if self.K > D:
+            raise ValueError(f"K must not be larger than D; got K={self.K} and D={D}.")
+        self.D = D
+
+    def _check_row(self, x: ArrayLike) -> Array:
+        row = x if isinstance(x, np.ndarray) and x.dtype == self.dtype else as_real(x, "A sample").astype(self.dtype)
+        if row.ndim != 1:
+            raise ValueError(f"fit_next takes one sample of shape ({self.D or 'D'},); got shape {row.shape}.")
+        if self.D is None:
+            if not math.isfinite(float(np.dot(row, row))):
+                raise self._not_finite(row[np.newaxis], 0)
+            self._set_features(len(row))
+        elif len(row) != self.D:
+            raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
+        return row
+
+    def _check_rows(self, X: ArrayLike) -> np.ndarray[Any, Any]:
+        rows = as_real(X, "A block")
+        if rows.ndim != 2:
+            raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {rows.shape}.")
+        if self.D is not None and rows.shape[1] != self.D:
+            raise ValueError(f"Samples must have {self.D} features; got {rows.shape[1]}.")
+        if rows.dtype.kind == "f":
+            for start, part in self._parts(rows):
+                finite = np.isfinite(row_squares(part))
+                if not finite.all():
+                    raise self._not_finite(rows, start + int(np.argmin(finite)))
+        if self.D is None:
+            self._set_features(rows.shape[1])
+        return rows
+
+    def _parts(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, Array]]:
+        """Bounded pieces in the working precision, so that checking a large block needs little memory."""
+        step = max(1, _CHECK_BYTES // (max(1, rows.shape[1]) * self.dtype.itemsize))
+        for start in range(0, len(rows), step):
+            with np.errstate(over="ignore"):
+                yield start, rows[start : start + step].astype(self.dtype, copy=False)
+
+    def _not_finite(self, rows: np.ndarray[Any, Any], at: int) -> ValueError:
+        bad = ~np.isfinite(rows[at])
+        if bad.any():
+            what = f"{rows[at][bad][0]} in column {int(np.argmax(bad))}"
+        else:
+            what = f"values too large for {self.dtype} (their squares overflow)"
+        return ValueError(f"Row {at} has {what}; every value must be finite.")
+
+    # The start
+
+    def _start_with(self, rows: Array) -> Array:
+        """Keep rows until there are K of them, then start; outputs as in :meth:`_provisional`."""
+        squares = row_squares(rows)
+        if not np.isfinite(squares).all():
+            raise self._not_finite(rows, int(np.argmin(np.isfinite(squares))))
+        rates = self._rates(0, self.K) if self.t + len(rows) == self.K else ()
+        self._kept.extend(np.array(row) for row in rows)
+        self.t += len(rows)
+        Y = self._provisional(len(rows))
+        if rates:
+            kept = np.array(self._kept)
+            self._begin(np.ascontiguousarray(self._basis_of_kept(self.K).T))
+            self._kept.clear()
+            for start, stop in self._cuts(0, self.K, rates):
+                fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
+            Y[-1] = fed[-1]
+        return Y
+
+    def _basis_of_kept(self, columns: int) -> Array:
+        """Orthonormal columns, the first of which span the rows kept so far, in their order."""
+        padded = np.zeros((self._features(), columns), dtype=self.dtype)
+        for column, row in enumerate(self._kept):
+            padded[:, column] = row
+        Q: Array = np.linalg.qr(padded)[0]
+        return Q
+
+    def _provisional(self, n: int) -> Array:
+        """Outputs for the newest n of the kept rows: their coordinates in the basis of the rows up to each of them."""
+        kept = np.array(self._kept)
+        R = np.linalg.qr(kept.T, mode="r")
+        Y = np.zeros((len(kept), self.K), dtype=self.dtype)
+        Y[:, : len(R)] = R.T
+        return Y[-n:]
+
+    # Blocks
+
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
+        """Where to cut rows `first` … `last`−1 into blocks."""
+        step = self.block_rows
+        for start in range(first, last, step):
+            yield start, min(start + step, last)
+
+    def _take_block(self, X: Array, rates: list[Floats]) -> Floats:
+        assert self._block is not None
+        self._block.load(X)
+        for steps, rate in zip(self._steps, rates, strict=True):
+            steps[: len(X)] = rate
+        Y = self._recur(0, len(X))
+        self._close()
+        return Y
+
+    def _take_open(self, row: Array) -> Array:
+        block = self._block
+        assert block is not None
+        rates = self._rates(self.t, 1)
+        if not block.add(row):
+            raise self._not_finite(row[np.newaxis], 0)
+        at = block.n - 1
+        for steps, rate in zip(self._steps, rates, strict=True):
+            steps[at] = rate[0]
+        y = self._recur(at, at + 1)[0].astype(self.dtype)
+        self.t += 1
+        if self._should_close(block):
+            self._close()
+        return y
+
+    def _should_close(self, block: BlockT) -> bool:
+        return block.n == block.pending
+
+    def _flush(self) -> None:
+        if self._block is not None and self._block.n:
+            self._close()
+
+
+def auto_block_rows(D: int, K: int) -> int:
+    """How many rows `fit_block` takes at a time.
+
+    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample, against
+    4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
+    """
+    return int(np.clip(2 ** round(math.log2(math.sqrt(80 * K))), 32, 512))
+
+
+def auto_open_rows(D: int, K: int) -> int:
+    """How many samples `fit_next` gathers: every pending one is a row to read, and every flush a pass over the basis."""
+    return int(np.clip(2 ** round(math.log2(math.sqrt(4 * K))), 8, 64))

@@ -1,0 +1,76 @@
+"""What IPCA and CCIPCA share: a basis of unit vectors with a variance each, and a recurrence in orthonormal coordinates."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, evaluate_rate
+from online_psp.blocks import FrameBlock
+from online_psp.types import Array, Floats, Rate
+
+
+class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
+    """Components U (D×K) with variances σ² (K)."""
+
+    _orthonormal: bool
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None,
+        Uhat0: ArrayLike | None,
+        sigma2_0: ArrayLike | None,
+        default_sigma2: float,
+        learning_rate: Rate | None,
+        block_size: BlockSize,
+        dtype: DTypeLike,
+    ) -> None:
+        if Uhat0 is not None and D is None:
+            D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
+        super().__init__(K, D, block_size, dtype)
+        self.learning_rate = learning_rate
+        self._sigma2: Floats = np.full(self.K, default_sigma2) if sigma2_0 is None else check_start(sigma2_0, "sigma2_0", (self.K,))
+        if np.any(self._sigma2 < 0):
+            raise ValueError("sigma2_0 must not be negative.")
+        if Uhat0 is not None:
+            self._begin(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))).astype(self.dtype))
+
+    @abstractmethod
+    def _unit_rows(self, Uhat0: Floats) -> Floats:
+        """The user's start as (K, D) rows of unit length."""
+
+    def _begin(self, basis: Array) -> None:
+        self._block = FrameBlock(basis, self.open_rows, self._orthonormal)
+        self._steps = (np.zeros(max(self.open_rows, self.block_rows)),)
+
+    @abstractmethod
+    def _default_rates(self, t: Floats) -> Floats: ...
+
+    def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
+        if self.learning_rate is not None:
+            return (evaluate_rate(self.learning_rate, t, n, "learning_rate"),)
+        return (self._default_rates(np.arange(t + 1.0, t + n + 1.0)),)
+
+    @abstractmethod
+    def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
+        """The compiled recurrence over samples `first` … `last`−1; returns their outputs."""
+
+    def _recur(self, first: int, last: int) -> Floats:
+        assert self._block is not None
+        return self._advance(self._block, first, last, self._steps[0])
+
+    def _close(self) -> None:
+        assert self._block is not None
+        self._block.expand()
+
+    def _raw_basis(self) -> Array:
+        assert self._block is not None
+        return self._block.basis[np.argsort(-self._sigma2, kind="stable")]
+
+    @property
+    def sigma2(self) -> Floats:
+        """(K,) variances along the components, largest first."""
+        return np.sort(self._sigma2)[::-1]

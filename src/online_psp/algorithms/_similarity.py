@@ -1,0 +1,228 @@
+"""What SM and FSM share: the weights W, the step sizes, and the guard against directions that no sample excites."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import eigh, lapack
+
+from online_psp._numba import kernel
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, evaluate_rate
+from online_psp.blocks import GramBlock
+from online_psp.types import Array, Floats, Rate
+
+
+_MOST_FADING = 50.0  # e^-50: the least that a block may leave of the basis that it started from
+
+
+@kernel
+def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> float:
+    """What a block of n outputs leaves: ``C = (w Y)ᵀ``, and ``M ← (1−β_t) M + β_t y_t y_tᵀ`` for each of them in turn; returns tr M.
+
+    Parameters
+    ----------
+    Y : (n, K)
+    w, betas : (n,)
+    M : (K, K), changed in place
+    C : (K, n), filled
+    """
+    n, K = Y.shape
+    weighted = np.empty((K, n))
+    keep = 1.0
+    for s in range(n - 1, -1, -1):
+        for k in range(K):
+            weighted[k, s] = betas[s] * keep * Y[s, k]
+            C[k, s] = w[s] * Y[s, k]
+        keep *= 1.0 - betas[s]
+    added = np.dot(weighted, Y)
+    trace = 0.0
+    for k in range(K):
+        for j in range(K):
+            M[k, j] = keep * M[k, j] + added[k, j]
+        trace += M[k, k]
+    return trace
+
+
+@kernel
+def trace_of(A: Floats) -> float:
+    total = 0.0
+    for k in range(A.shape[0]):
+        total += A[k, k]
+    return total
+
+
+class SimilarityMatching(StreamingAlgorithm[GramBlock]):
+    """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
+
+    _options = ("gamma",)
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None,
+        W0: ArrayLike | None,
+        lateral: Floats | None,
+        gamma: float,
+        learning_rate: Rate | None,
+        beta: Rate | None,
+        block_size: BlockSize,
+        dtype: DTypeLike,
+    ) -> None:
+        if W0 is not None and D is None:
+            D = np.shape(W0)[-1] if np.ndim(W0) else None
+        super().__init__(K, D, block_size, dtype)
+        if not gamma > 0:
+            raise ValueError(f"gamma must be positive; got {gamma!r}.")
+        self.gamma, self.learning_rate, self.beta = gamma, learning_rate, beta
+        self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
+        self._scale = 0.01
+        if lateral is not None:
+            try:
+                np.linalg.cholesky(self._M)
+            except np.linalg.LinAlgError:
+                raise ValueError("The lateral start (M0 or Minv0) must be symmetric and positive definite.") from None
+        if W0 is not None:
+            basis = check_start(W0, "W0", (self.K, self._features()))
+            self._begin_from(basis.astype(self.dtype))
+
+    def _begin(self, basis: Array) -> None:
+        self._begin_from((basis * self._scale).astype(self.dtype))
+
+    def _begin_from(self, W: Array) -> None:
+        self._block = GramBlock(W, self.open_rows)
+        rows = max(self.block_rows, self.open_rows)
+        self._a = 1.0
+        self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
+        self._steps = np.zeros(rows), np.zeros(rows)
+        self._taken = 0
+        self._since_restore = 0
+        self._restore()
+
+    def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
+        if self.learning_rate is None:
+            alphas = 2.0 / (self.gamma * np.arange(t + 1.0, t + n + 1.0) + 5.0)
+        else:
+            alphas = evaluate_rate(self.learning_rate, t, n, "learning_rate")
+        return alphas, (alphas if self.beta is None else evaluate_rate(self.beta, t, n, "beta"))
+
+    @property
+    def W(self) -> Array:
+        """(K, D) weights."""
+        if self._block is None:
+            raise ValueError(f"W exists once K={self.K} samples have been seen; so far there are {self.t}.")
+        self._flush()
+        return self._block.basis.copy()
+
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
+        """A block also ends before the old weights fade beyond floating point."""
+        fading = -np.log1p(-np.maximum(*rates))
+        if last <= first or self.block_rows * fading[first:last].max() <= _MOST_FADING:
+            yield from super()._cuts(first, last, rates)
+            return
+        faded = np.cumsum(fading)
+        while first < last:
+            before = faded[first - 1] if first else 0.0
+            stop = max(int(np.searchsorted(faded, before + _MOST_FADING)), first + 1)
+            yield first, min(first + self.block_rows, stop, last)
+            first = min(first + self.block_rows, stop, last)
+
+    def _should_close(self, block: GramBlock) -> bool:
+        return block.n == block.pending or self._a < math.exp(-_MOST_FADING)
+
+    def _recur(self, first: int, last: int) -> Floats:
+        block = self._block
+        assert block is not None
+        alphas, betas = self._steps
+        a = self._a if first else 1.0
+        self._a = self._advance(block.P, block.G, alphas, betas, first, last, a, self._w, self._Y)
+        self._taken = last
+        return self._Y[first:last]
+
+    def _close(self) -> None:
+        block = self._block
+        assert block is not None
+        n = self._taken
+        C = np.empty((self.K, n))
+        trace = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
+        block.expand(self._a, C, None if block.n else block.X)
+        self._guard(n, trace)
+
+    @abstractmethod
+    def _advance(
+        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
+    ) -> float:
+        """The compiled recurrence over samples `first` … `last`−1; see `fsm.recur` for the arguments."""
+
+    @abstractmethod
+    def _restore(self) -> None:
+        """Bring whatever stands for the inverse of M in line with M."""
+
+    @abstractmethod
+    def _condition(self, trace: float) -> float:
+        """A cheap estimate of the condition number of M, whose trace is given."""
+
+    def _guard(self, n: int, trace: float) -> None:
+        """Refresh the inverse often enough that rounding cannot build up, at an amortised O(K²) a sample.
+
+        M itself is only ever added to, so it does not drift.
+        """
+        self._since_restore += n
+        if trace < (1e-25 if self.dtype == np.float32 else 1e-150):
+            self._lift_vanishing()
+        condition = self._condition(trace)
+        if not condition * self.floor < 1.0:
+            self._lift_unexcited()
+            self._restore()
+        elif self._since_restore >= (self.K if condition > 1e6 else max(256, 4 * self.K)):
+            self._restore()
+
+    @property
+    def floor(self) -> float:
+        """Smallest eigenvalue of M, relative to the largest, that is told apart from rounding."""
+        return float(np.finfo(self.dtype).eps ** 0.75)
+
+    def _lift_unexcited(self) -> None:
+        """Keep M invertible in floating point, without moving the subspace.
+
+        Along a direction that no sample excites, M and W shrink together, without end, while their ratio stays. Below a relative
+        ``eps^(3/4)`` rounding in W x would be blown up to a signal. Both are then raised together: ``M⁻¹ W`` is unchanged.
+        """
+        assert self._block is not None
+        values, vectors = eigh(self._M)
+        floor = self.floor * values[-1]
+        small = values < floor
+        if not small.any():
+            return
+        values = np.maximum(values, 1e-4 * floor)
+        lifted = np.where(small, 100.0 * floor, values)
+        self._M = (vectors * lifted) @ vectors.T
+        basis = self._block.basis
+        basis[:] = ((vectors * (lifted / values)) @ vectors.T).astype(self.dtype) @ basis
+
+    def _lift_vanishing(self) -> None:
+        """The same for M and W as a whole: a long run of all-zero samples shrinks them towards underflow."""
+        assert self._block is not None
+        factor = 1e10 if self.dtype == np.float32 else 1e100
+        self._M *= factor
+        self._block.basis[:] *= self.dtype.type(factor)
+        self._restore()
+
+    def _raw_basis(self) -> Array:
+        assert self._block is not None
+        return inverse(self._M).astype(self.dtype) @ self._block.basis
+
+
+def inverse(M: Floats) -> Floats:
+    """``M⁻¹`` for a symmetric M that is positive definite up to rounding, exactly symmetric."""
+    factor, failed = lapack.dpotrf(M)
+    if failed:
+        values, vectors = eigh(M)
+        values = np.maximum(values, np.finfo(np.float64).eps * values[-1])
+        result: Floats = (vectors / values) @ vectors.T
+        return (result + result.T) / 2.0
+    upper = np.triu(lapack.dpotri(factor)[0])
+    return np.asarray(upper + np.triu(upper, 1).T)

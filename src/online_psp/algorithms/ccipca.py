@@ -1,0 +1,156 @@
+"""Candid covariance-free incremental PCA (Weng, Zhang, Hwang 2003, as in Giovannucci et al. 2018).
+
+For sample ``x_t`` and k = 1 … K in turn::
+
+    v    = (1 − α_t) σ_k² u_k + α_t x xᵀu_k
+    σ_k² = ‖v‖
+    u_k  = v / ‖v‖
+    x    ← x − u_k u_kᵀ x
+
+===  =====  =============================================================
+u_k  (D,)   unit components, orthogonal only in the limit
+σ²   (K,)   variances along them
+y    (K,)   output: ``y_k = u_kᵀ x`` at the moment that x is deflated by it
+===  =====  =============================================================
+
+Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8``. Step sizes ``α_t = min(1 + ℓ, t)/(t + 1)`` with amnesia ℓ = 2:
+the paper's ``(1 + ℓ)/t`` kept inside (0, 1), one step on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from online_psp._numba import kernel
+from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._frame import FrameAlgorithm
+from online_psp.blocks import FrameBlock
+from online_psp.types import Floats, Rate
+
+
+class CCIPCAState(NamedTuple):
+    """The iterate, in the paper's letters."""
+
+    U: Floats
+    sigma2: Floats
+
+
+def reference_start(Q: Floats) -> CCIPCAState:
+    """The published start from an orthonormal Q, (D, K)."""
+    return CCIPCAState(U=np.asfortranarray(Q), sigma2=np.full(Q.shape[1], 1e-8))
+
+
+def reference_step(state: CCIPCAState, x: Floats, alpha: float) -> tuple[CCIPCAState, Floats]:
+    """One sample, as published; the state that comes in is left alone."""
+    U, sigma2 = state.U.copy(order="K"), state.sigma2.copy()
+    x = x.copy()
+    y = np.empty(len(sigma2))
+    for k in range(len(sigma2)):
+        v = (1.0 - alpha) * sigma2[k] * U[:, k] + alpha * (x @ U[:, k]) * x
+        sigma2[k] = np.linalg.norm(v)
+        U[:, k] = v / sigma2[k]
+        y[k] = U[:, k] @ x
+        x -= y[k] * U[:, k]
+    return CCIPCAState(U, sigma2), y
+
+
+def reference_basis(state: CCIPCAState) -> Floats:
+    """(D, K), orthonormal."""
+    return np.linalg.qr(state.U)[0]
+
+
+@kernel
+def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Floats, sigma2: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1, in orthonormal coordinates of the block; arguments as in `ipca.recur`, components in the paper's order.
+
+    With u a unit vector, ``‖v‖`` and ``u_kᵀ x`` after the update follow from ``uᵀx`` and ``xᵀx`` before it: one reduction a component.
+    """
+    K, m = Z.shape
+    for s in range(first, last):
+        alpha = alphas[s]
+        width = min(m, grow + s + 1)
+        x = rows[s, :width].copy()
+        square = 0.0
+        for c in range(width):
+            square += x[c] * x[c]
+        for k in range(K):
+            u = Z[k]
+            dot = 0.0
+            for c in range(width):
+                dot += u[c] * x[c]
+            old, new = (1.0 - alpha) * sigma2[k], alpha * dot
+            norm = np.sqrt(old * old + 2.0 * old * new * dot + new * new * square)
+            if norm > 0.0:
+                sigma2[k] = norm
+                old /= norm
+                new /= norm
+                coefficient = old * dot + new * square
+            else:  # no variance and nothing to learn: the component stays
+                sigma2[k] = 0.0
+                old, new, coefficient = 1.0, 0.0, dot
+            square = 0.0
+            for c in range(width):
+                u[c] = old * u[c] + new * x[c]
+                x[c] -= coefficient * u[c]
+                square += x[c] * x[c]
+            Y[s - first, k] = coefficient
+    for k in range(K):
+        norm = 0.0
+        for c in range(m):
+            norm += Z[k, c] * Z[k, c]
+        Z[k] /= np.sqrt(norm)
+
+
+class CCIPCA(FrameAlgorithm):
+    """Candid covariance-free incremental PCA: one component after the other, each from what the ones before it leave.
+
+    Parameters
+    ----------
+    K, D, block_size, dtype
+        As in `FSM`.
+    Uhat0 : (D, K), optional
+        Start for the components; scaled to unit columns. By default the algorithm starts from the first K samples.
+    sigma2_0 : (K,), optional
+        Start for the variances; 1e-8 by default.
+    ell : float
+        Amnesia: samples weigh ``1 + ell`` times more than in a plain average.
+    learning_rate : callable, optional
+        ``t → α_t`` in [0, 1), t from 1; in place of `ell`.
+    """
+
+    _options = ("ell",)
+    _orthonormal = False
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None = None,
+        *,
+        Uhat0: ArrayLike | None = None,
+        sigma2_0: ArrayLike | None = None,
+        ell: float = 2.0,
+        learning_rate: Rate | None = None,
+        block_size: BlockSize = "auto",
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        if not ell >= 0:
+            raise ValueError(f"ell must not be negative; got {ell!r}.")
+        self.ell = ell
+        super().__init__(K, D, Uhat0, sigma2_0, 1e-8, learning_rate, block_size, dtype)
+
+    def _unit_rows(self, Uhat0: Floats) -> Floats:
+        norms = np.linalg.norm(Uhat0, axis=0)
+        if not norms.all():
+            raise ValueError(f"Uhat0 must have no zero column; column {int(np.argmin(norms))} is zero.")
+        return np.ascontiguousarray((Uhat0 / norms).T)
+
+    def _default_rates(self, t: Floats) -> Floats:
+        return np.minimum(1.0 + self.ell, t) / (t + 1.0)
+
+    def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
+        Y = np.empty((last - first, self.K))
+        recur(block.rows, block.first, alphas, first, last, block.Z, self._sigma2, Y)
+        return Y

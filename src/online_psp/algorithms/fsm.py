@@ -1,0 +1,222 @@
+"""Fast Similarity Matching (Giovannucci, Minden, Pehlevan, Chklovskii 2018).
+
+For sample ``x_t``::
+
+    y    = Minv W x_t
+    W    ← (1 − α_t) W + α_t y x_tᵀ
+    Minv ← Minv / (1 − β_t)
+    z    = Minv y
+    Minv ← Minv − β_t / (1 + β_t zᵀy) z zᵀ
+
+====  =====  ==============================================================
+W     (K,D)  feed-forward weights
+Minv  (K,K)  inverse of the lateral weights M, by the Sherman–Morrison rule
+y     (K,)   output; the rows of ``Minv W`` span the subspace
+====  =====  ==============================================================
+
+Start: ``Minv = 100 I`` and ``W = Qᵀ/100`` with Q the thin QR basis of the first K samples. Step sizes ``α_t = β_t = 2/(γ t + 5)``.
+
+Departures from the paper, none of which changes an iterate beyond rounding: M is kept beside Minv, and Minv made anew from it every so
+often, because the published recursion alone loses accuracy on long streams; and directions that no sample excites are kept from
+vanishing (`SimilarityMatching._lift_unexcited`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from online_psp._numba import kernel
+from online_psp.algorithms._base import BlockSize, check_start
+from online_psp.algorithms._similarity import SimilarityMatching, inverse, trace_of
+from online_psp.types import Floats, Rate
+
+_CHUNK = 32
+
+
+class FSMState(NamedTuple):
+    """The iterate, in the paper's letters."""
+
+    W: Floats
+    Minv: Floats
+
+
+def reference_start(Q: Floats) -> FSMState:
+    """The published start from an orthonormal Q, (D, K)."""
+    return FSMState(W=Q.T / 100.0, Minv=100.0 * np.eye(Q.shape[1]))
+
+
+def reference_step(state: FSMState, x: Floats, alpha: float, beta: float) -> tuple[FSMState, Floats]:
+    """One sample, as published; the state that comes in is left alone."""
+    W, Minv = state
+    y = Minv @ (W @ x)
+    W = (1.0 - alpha) * W + alpha * np.outer(y, x)
+    Minv = Minv / (1.0 - beta)
+    z = Minv @ y
+    Minv = Minv - beta / (1.0 + beta * (z @ y)) * np.outer(z, z)
+    return FSMState(W, Minv), y
+
+
+def reference_basis(state: FSMState) -> Floats:
+    """(D, K), orthonormal."""
+    return np.linalg.qr((state.Minv @ state.W).T)[0]
+
+
+@kernel
+def recur(
+    P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, Minv: Floats
+) -> float:
+    """Samples `first` … `last`−1 of a block, on small arrays only.
+
+    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, so ``W x_s = a P_s + Σ w_j G_sj y_j``.
+
+    Within a chunk Minv is held as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix and not three:
+    N is applied to the chunk's inputs at once, and the rank-one terms are added to N at once when the chunk ends.
+
+    Parameters
+    ----------
+    P : (n, K)
+    G : (n, n), lower triangle
+    alphas, betas : (n,)
+    a, w, Y : float, (n,), (n, K)
+        As far as they have got; w, Y and Minv are changed in place, the new `a` is returned.
+    Minv : (K, K)
+    """
+    K = P.shape[1]
+    for start in range(first, last, _CHUNK):
+        stop = min(start + _CHUNK, last)
+        n = stop - start
+        inputs = a * P[start:stop]
+        if start > 0:
+            inputs += np.dot(G[start:stop, :start] * w[:start], Y[:start])
+        through = np.dot(inputs, Minv)
+        Z, NY, kappa = np.empty((n, K)), np.empty((n, K)), np.empty(n)
+        f, fade = 1.0, 1.0
+        for i in range(n):
+            s = start + i
+            alpha, beta = alphas[s], betas[s]
+            h, Nh, y, z = inputs[i], through[i], Y[s], Z[i]
+            for k in range(K):
+                h[k] *= fade
+                Nh[k] *= fade
+            for j in range(i):
+                c = w[start + j] * G[s, start + j]
+                for k in range(K):
+                    h[k] += c * Y[start + j, k]
+                    Nh[k] += c * NY[j, k]
+            for j in range(i):
+                c = 0.0
+                for k in range(K):
+                    c += Z[j, k] * h[k]
+                c *= kappa[j]
+                for k in range(K):
+                    Nh[k] -= c * Z[j, k]
+            for k in range(K):
+                y[k] = f * Nh[k]
+            np.dot(Minv, y, NY[i])
+            f /= 1.0 - beta
+            for k in range(K):
+                z[k] = NY[i, k]
+            for j in range(i):
+                c = 0.0
+                for k in range(K):
+                    c += Z[j, k] * y[k]
+                c *= kappa[j]
+                for k in range(K):
+                    z[k] -= c * Z[j, k]
+            zy = 0.0
+            for k in range(K):
+                z[k] *= f
+                zy += z[k] * y[k]
+            kappa[i] = beta / (1.0 + beta * zy) / f
+            fade *= 1.0 - alpha
+            for j in range(i):
+                w[start + j] *= 1.0 - alpha
+            w[s] = alpha
+        for j in range(start):
+            w[j] *= fade
+        a *= fade
+        if n == 1:
+            for k in range(K):
+                c = kappa[0] * Z[0, k]
+                for j in range(K):
+                    Minv[k, j] = f * (Minv[k, j] - c * Z[0, j])
+        else:
+            update = np.dot(Z.T * kappa, Z)
+            for k in range(K):
+                for j in range(K):
+                    Minv[k, j] = f * (Minv[k, j] - update[k, j])
+    return a
+
+
+class FSM(SimilarityMatching):
+    """Fast Similarity Matching: the top-K principal subspace of a stream, O(DK) a sample.
+
+    Parameters
+    ----------
+    K : int
+        Dimension of the subspace.
+    D : int, optional
+        Number of features; learned from the first sample if left out.
+    W0 : (K, D), optional
+        Start for the weights. By default the algorithm starts from the first K samples.
+    Minv0 : (K, K), optional
+        Start for the inverse lateral weights, symmetric and positive definite; ``100 I`` by default.
+    gamma : float
+        Step size ``2/(gamma t + 5)``. Small values forget faster.
+    learning_rate : callable, optional
+        ``t → α_t`` in [0, 1), t from 1; in place of `gamma`.
+    beta : callable, optional
+        ``t → β_t``, where the lateral weights are to have a step size of their own.
+    block_size : int or "auto"
+        Samples compressed at a time. It changes speed, not results.
+    dtype : float64 or float32
+        Precision of the weights; the K×K arrays are float64 always.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_psp import FSM
+    >>> X = np.random.default_rng(0).standard_normal((500, 20)) * np.r_[5.0, 4.0, np.full(18, 0.1)]
+    >>> fsm = FSM(2, 20)
+    >>> for x in X:
+    ...     y = fsm.fit_next(x)
+    >>> fsm.get_components().shape
+    (20, 2)
+    """
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None = None,
+        *,
+        W0: ArrayLike | None = None,
+        Minv0: ArrayLike | None = None,
+        gamma: float = 2.0,
+        learning_rate: Rate | None = None,
+        beta: Rate | None = None,
+        block_size: BlockSize = "auto",
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (K, K)))
+        super().__init__(K, D, W0, lateral, gamma, learning_rate, beta, block_size, dtype)
+
+    @property
+    def Minv(self) -> Floats:
+        """(K, K) inverse of the lateral weights."""
+        self._flush()
+        return inverse(self._M) if self._block is None else self._Minv.copy()
+
+    def _advance(
+        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
+    ) -> float:
+        return recur(P, G, alphas, betas, first, last, a, w, Y, self._Minv)
+
+    def _restore(self) -> None:
+        self._Minv = inverse(self._M)
+        self._since_restore = 0
+
+    def _condition(self, trace: float) -> float:
+        return trace * trace_of(self._Minv)

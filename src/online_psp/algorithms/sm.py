@@ -1,0 +1,153 @@
+"""Similarity Matching (Pehlevan, Hu, Chklovskii 2015, as in Giovannucci et al. 2018).
+
+For sample ``x_t``::
+
+    y = M⁻¹ W x_t
+    W ← (1 − α_t) W + α_t y x_tᵀ
+    M ← (1 − β_t) M + β_t y yᵀ
+
+==  =====  ===========================================================
+W   (K,D)  feed-forward weights
+M   (K,K)  lateral weights; at convergence the covariance of the output
+y   (K,)   output; the rows of ``M⁻¹ W`` span the subspace
+==  =====  ===========================================================
+
+Start: ``M = I/100`` and ``W = Qᵀ/100`` with Q the thin QR basis of the first K samples. Step sizes ``α_t = β_t = 2/(γ t + 5)``.
+
+Departure from the paper, which changes no iterate: M is not factored anew at every sample. Its Cholesky factor is updated, in O(K²).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import lapack
+
+from online_psp._numba import kernel
+from online_psp.algorithms._base import BlockSize, check_start
+from online_psp.algorithms._similarity import SimilarityMatching
+from online_psp.types import Floats, Rate
+
+
+class SMState(NamedTuple):
+    """The iterate, in the paper's letters."""
+
+    W: Floats
+    M: Floats
+
+
+def reference_start(Q: Floats) -> SMState:
+    """The published start from an orthonormal Q, (D, K)."""
+    return SMState(W=Q.T / 100.0, M=np.eye(Q.shape[1]) / 100.0)
+
+
+def reference_step(state: SMState, x: Floats, alpha: float, beta: float) -> tuple[SMState, Floats]:
+    """One sample, as published; the state that comes in is left alone."""
+    W, M = state
+    y = np.linalg.solve(M, W @ x)
+    W = (1.0 - alpha) * W + alpha * np.outer(y, x)
+    M = (1.0 - beta) * M + beta * np.outer(y, y)
+    return SMState(W, M), y
+
+
+def reference_basis(state: SMState) -> Floats:
+    """(D, K), orthonormal."""
+    return np.linalg.qr(np.linalg.solve(state.M, state.W).T)[0]
+
+
+@kernel
+def recur(
+    P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats
+) -> float:
+    """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
+    K = P.shape[1]
+    v = np.empty(K)
+    for s in range(first, last):
+        alpha, beta = alphas[s], betas[s]
+        y = Y[s]
+        for k in range(K):
+            y[k] = a * P[s, k]
+        for j in range(s):
+            c = w[j] * G[s, j]
+            for k in range(K):
+                y[k] += c * Y[j, k]
+        for i in range(K):  # Rᵀ q = W x
+            y[i] /= R[i, i]
+            c = y[i]
+            for k in range(i + 1, K):
+                y[k] -= c * R[i, k]
+        for i in range(K - 1, -1, -1):  # R y = q
+            c = y[i]
+            for k in range(i + 1, K):
+                c -= R[i, k] * y[k]
+            y[i] = c / R[i, i]
+        # Rᵀ R ← (1 − β) Rᵀ R + β y yᵀ by plane rotations
+        keep, root = np.sqrt(1.0 - beta), np.sqrt(beta)
+        for k in range(K):
+            v[k] = root * y[k]
+        for i in range(K):
+            old = keep * R[i, i]
+            radius = np.sqrt(old * old + v[i] * v[i])
+            cosine, sine = old / radius, v[i] / radius
+            R[i, i] = radius
+            for k in range(i + 1, K):
+                upper = keep * R[i, k]
+                R[i, k] = cosine * upper + sine * v[k]
+                v[k] = cosine * v[k] - sine * upper
+        a *= 1.0 - alpha
+        for j in range(s):
+            w[j] *= 1.0 - alpha
+        w[s] = alpha
+    return a
+
+
+class SM(SimilarityMatching):
+    """Similarity Matching: the top-K principal subspace of a stream, with the lateral weights M themselves.
+
+    Parameters
+    ----------
+    K, D, W0, gamma, learning_rate, beta, block_size, dtype
+        As in `FSM`.
+    M0 : (K, K), optional
+        Start for the lateral weights, symmetric and positive definite; ``I/100`` by default.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None = None,
+        *,
+        W0: ArrayLike | None = None,
+        M0: ArrayLike | None = None,
+        gamma: float = 2.0,
+        learning_rate: Rate | None = None,
+        beta: Rate | None = None,
+        block_size: BlockSize = "auto",
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        lateral = None if M0 is None else check_start(M0, "M0", (K, K))
+        super().__init__(K, D, W0, lateral, gamma, learning_rate, beta, block_size, dtype)
+
+    @property
+    def M(self) -> Floats:
+        """(K, K) lateral weights."""
+        self._flush()
+        return self._M.copy()
+
+    def _advance(
+        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
+    ) -> float:
+        return recur(P, G, alphas, betas, first, last, a, w, Y, self._R)
+
+    def _restore(self) -> None:
+        factor, failed = lapack.dpotrf(self._M)
+        if failed:
+            self._lift_unexcited()
+            factor = lapack.dpotrf(self._M)[0]
+        self._R = np.ascontiguousarray(np.triu(factor))
+        self._since_restore = 0
+
+    def _condition(self, trace: float) -> float:
+        return trace / float(np.diag(self._R).min()) ** 2
