@@ -85,13 +85,11 @@ class Block(ABC):
         """Bytes held."""
 
 
-
 @kernel
-def _add_to_gram(stack: Array, x: Array, K: int, n: int, products: Array, P: Floats, G: Floats) -> float:
-    """Put sample n in its place and take its products with the stacked rows; returns ``‖x‖²``."""
+def _add_to_gram(stack: Array, K: int, n: int, products: Array, P: Floats, G: Floats) -> float:
+    """Products of sample n with the stacked rows, itself included; returns ``‖x‖²``."""
     at = K + n
-    stack[at] = x
-    np.dot(stack[: at + 1], x, products[: at + 1])
+    np.dot(stack[: at + 1], stack[at], products[: at + 1])
     for k in range(K):
         P[n, k] = products[k]
     for j in range(n + 1):
@@ -113,6 +111,7 @@ class GramBlock(Block):
         super().__init__(basis, pending)
         self.open_P, self.open_G = np.zeros((pending, self.K)), np.zeros((pending, pending))
         self.P, self.G = self.open_P, self.open_G
+        self.X: Array | None = None
 
     def load(self, X: Array) -> None:
         self.P = (X @ self.basis.T).astype(np.float64, copy=False)
@@ -120,7 +119,8 @@ class GramBlock(Block):
         self.X = X
 
     def add(self, x: Array) -> bool:
-        square = _add_to_gram(self.stack, x, self.K, self.n, self._products, self.open_P, self.open_G)
+        self.stack[self.K + self.n] = x
+        square = _add_to_gram(self.stack, self.K, self.n, self._products, self.open_P, self.open_G)
         if not math.isfinite(square):
             return False
         if self.n == 0:
@@ -128,19 +128,19 @@ class GramBlock(Block):
         self.n += 1
         return True
 
-    def expand(self, a: float, C: Floats, X: Array | None = None) -> None:
-        """``B ← a B + C X``; the open block's own samples where X is not given, and the block is then empty."""
-        if X is None:
-            X = self.stack[self.K : self.K + self.n]
-            self.n = 0
+    def expand(self, a: float, C: Floats) -> None:
+        """``B ← a B + C X`` for the block in hand, which is then let go."""
+        X = self.stack[self.K : self.K + self.n] if self.n else self.X
+        assert X is not None
         scale_and_add(self.basis, a, C, X)
+        self.n, self.X = 0, None
 
     def nbytes(self) -> int:
         return self.stack.nbytes + self.open_P.nbytes + self.open_G.nbytes + self._products.nbytes
 
 
 @kernel
-def _forward(L: Floats, b: Floats, n: int) -> None:
+def forward_substitute(L: Floats, b: Floats, n: int) -> None:
     """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular."""
     for i in range(n):
         total = b[i]
@@ -150,19 +150,18 @@ def _forward(L: Floats, b: Floats, n: int) -> None:
 
 
 @kernel
-def _add_to_frame(stack: Array, x: Array, at: int, products: Array, frame: Floats, coordinates: Floats) -> tuple[float, float]:
-    """Put a sample in row `at` of the stack and find its coordinates in the frame of the rows before it.
+def _add_to_frame(stack: Array, at: int, products: Array, frame: Floats, coordinates: Floats) -> tuple[float, float]:
+    """Coordinates of row `at` of the stack in the frame of the rows before it.
 
     Returns
     -------
     square, pivot : float
         ``‖x‖²``, and what is left of it outside that frame.
     """
-    stack[at] = x
-    np.dot(stack[: at + 1], x, products[: at + 1])
+    np.dot(stack[: at + 1], stack[at], products[: at + 1])
     for i in range(at):
         coordinates[i] = products[i]
-    _forward(frame, coordinates, at)
+    forward_substitute(frame, coordinates, at)
     square = float(products[at])
     pivot = square
     for i in range(at):
@@ -173,9 +172,9 @@ def _add_to_frame(stack: Array, x: Array, at: int, products: Array, frame: Float
 class FrameBlock(Block):
     """Coordinates in an orthonormal frame of the stacked rows.
 
-    The frame is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
-    factor of the Gram matrix of the stack), and whatever has coordinates z over Q is ``z @ inv(frame)`` over the stack. Where a pivot is too
-    small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
+    Q itself is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
+    factor of the Gram matrix of the stack), and whatever has coordinates z over Q is ``z @ inv(frame)`` over the stack. Where a pivot is
+    too small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
     Gram–Schmidt twice for a single sample), which costs more and loses nothing.
 
     Attributes
@@ -196,14 +195,16 @@ class FrameBlock(Block):
         self.open_Z, self.open_rows = np.zeros((self.K, m)), np.zeros((pending, m))
         self.open_frame = np.eye(m)
         self.Z, self.rows, self.first = self.open_Z, self.open_rows, self.K
+        self.X: Array | None = None
+        self._source: Array | None = None
+        self._frame: Floats | None = None
         eps = float(np.finfo(basis.dtype).eps)
         self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
         self._negligible = 4.0 * eps
 
     def load(self, X: Array) -> None:
         n, K, B = len(X), self.K, self.basis
-        self._source: Array | None = None
-        self.X = X
+        self.X, self._source = X, None
         if self.D <= K + n:
             self._frame = None
             self.Z, self.rows, self.first = B.astype(np.float64), X.astype(np.float64), self.D
@@ -252,24 +253,22 @@ class FrameBlock(Block):
         self.rows, self.first = frame[K:], K
 
     def expand(self) -> None:
-        """Move the basis to what has coordinates Z; the open block, if that was it, is then empty."""
+        """Move the basis to what has coordinates Z; the block in hand is then let go."""
         B, K = self.basis, self.K
+        frame: Floats | None
         if self.n:
-            n, self.n = self.n, 0
-            m = K + n
-            directions, frame, source = self.stack[K:m], self.open_frame[:m, :m], None
-            Z = self.open_Z[:, :m]
-            if self.direct:
-                B[:] = self.open_Z
-                return
+            m = self.D if self.direct else K + self.n
+            X, frame, Z = self.stack[K : K + self.n], self.open_frame[:m, :m], self.open_Z[:, :m]
         else:
-            directions, frame, source, Z = self.X, self._frame, self._source, self.Z
-            if Z.shape[1] == self.D and source is None and frame is None:
-                B[:] = Z
-                return
-        if frame is not None:
-            Z = solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T
-        recombine(B, Z[:, :K], Z[:, K:], directions, source)
+            assert self.X is not None
+            X, frame, Z = self.X, self._frame, self.Z
+        if self.first == self.D:  # the coordinates are the features
+            B[:] = Z
+        else:
+            if frame is not None:
+                Z = solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T
+            recombine(B, Z[:, :K], Z[:, K:], X, self._source)
+        self.n, self.X, self._source = 0, None, None
 
     def _open(self) -> None:
         """Begin an open block: the frame of the basis alone."""
@@ -305,7 +304,8 @@ class FrameBlock(Block):
             return True
         at = self.K + self.n
         coordinates, frame = self.open_rows[self.n], self.open_frame
-        square, pivot = _add_to_frame(self.stack, x, at, self._products, frame, coordinates)
+        self.stack[at] = x
+        square, pivot = _add_to_frame(self.stack, at, self._products, frame, coordinates)
         if pivot > self._trust * square:
             coordinates[at] = math.sqrt(pivot)
             frame[at, : at + 1] = coordinates[: at + 1]
@@ -326,7 +326,7 @@ class FrameBlock(Block):
             coordinates[:at] += correction
             row -= (solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype)) @ stack
             correction = (stack @ row).astype(np.float64)
-            _forward(triangle, correction, at)
+            forward_substitute(triangle, correction, at)
         residual = float(np.linalg.norm(row))
         if residual <= self._negligible * norm:
             row[:] = 0.0
@@ -344,3 +344,10 @@ def row_squares(X: NDArray[Any]) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         squares: Floats = np.einsum("ij,ij->i", X, X)
     return squares
+
+
+def sum_of_squares(X: NDArray[Any]) -> float:
+    """``‖X‖²``: one quick pass that tells whether everything is finite (if it is not, some row may be, or the sum overflowed)."""
+    flat = X.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.dot(flat, flat))

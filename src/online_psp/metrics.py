@@ -42,7 +42,8 @@ def subspace_error(U: ArrayLike, V: ArrayLike) -> float:
 
     Notes
     -----
-    Computed as ``sqrt(2/K) ‖U − V Vᵀ U‖_F``, which is right down to 1e-15. The equal form ``sqrt(2 − 2‖UᵀV‖²/K)`` is not: it bottoms out at 1e-8.
+    Computed as ``sqrt(2/K) ‖U − V Vᵀ U‖_F``, which is right down to 1e-15. The equal form ``sqrt(2 − 2‖UᵀV‖²/K)`` is not: it bottoms
+    out at 1e-8.
     """
     one, two = _orthonormal_pair(U, V)
     if one.shape != two.shape:
@@ -66,7 +67,8 @@ def principal_angles(U: ArrayLike, V: ArrayLike) -> Floats:
         one, two = two, one
     sines = np.sort(svdvals(one - two @ (two.T @ one)))
     cosines = -np.sort(-svdvals(two.T @ one))
-    return np.where(sines < np.sqrt(0.5), np.arcsin(np.minimum(sines, 1.0)), np.arccos(np.minimum(cosines, 1.0)))
+    angles: Floats = np.where(sines < np.sqrt(0.5), np.arcsin(np.minimum(sines, 1.0)), np.arccos(np.minimum(cosines, 1.0)))
+    return angles
 
 
 def explained_variance_fraction(U: ArrayLike, X: ArrayLike, center: bool = True) -> float:
@@ -94,7 +96,7 @@ def batch_components(X: ArrayLike, K: int) -> Floats:
     rows = np.asarray(X, dtype=np.float64)
     n, D = rows.shape
     if n < D:
-        values, left = eigh(rows @ rows.T, subset_by_index=(max(0, n - K), n - 1))
+        left = eigh(rows @ rows.T, subset_by_index=(max(0, n - K), n - 1))[1]
         Q, R = np.linalg.qr(rows.T @ left[:, ::-1])
         return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
     return np.asarray(eigh(rows.T @ rows, subset_by_index=(D - K, D - 1))[1][:, ::-1])

@@ -8,6 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[np.floating[Any]]
+Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
 Rate: TypeAlias = Callable[[int], float]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.blocks import Block, row_squares
+from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
 from online_psp.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
@@ -44,12 +44,15 @@ def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 def evaluate_rate(rate: Rate, t: int, n: int, name: str) -> Floats:
     """Step sizes of samples t+1 … t+n, each checked to lie in [0, 1)."""
-    steps = np.array([rate(step) for step in range(t + 1, t + n + 1)], dtype=np.float64)
-    wrong = ~((steps >= 0.0) & (steps < 1.0))
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise ValueError(f"{name}(t={t + 1 + at}) must be at least 0 and below 1; it gave {steps[at]}.")
-    return steps
+    return np.array([checked_step(rate, step, name) for step in range(t + 1, t + n + 1)], dtype=np.float64)
+
+
+def checked_step(rate: Rate, t: int, name: str) -> float:
+    """The step size of sample t."""
+    step = float(rate(t))
+    if not 0.0 <= step < 1.0:
+        raise ValueError(f"{name}(t={t}) must be at least 0 and below 1; it gave {step}.")
+    return step
 
 
 def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
@@ -69,7 +72,7 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
     QR basis of those rows, and all of them are then fed.
     """
 
-    #: How many samples a block and an open block hold, when the user does not say: see `auto_block_size`.
+    #: Names of options that `repr` shows.
     _options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
@@ -83,11 +86,11 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         self.D: int | None = None
         self.t = 0
         """Samples seen."""
-        self._kept: list[Array] = []
+        self._kept: Array | None = None  # the first rows, until there are K
         self._block: BlockT | None = None
         self._steps: tuple[Floats, ...] = ()
         if D is not None:
-            self._set_features(check_count(D, "D"))
+            self.D = self._check_features(check_count(D, "D"))
 
     # What an algorithm provides
 
@@ -98,6 +101,10 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
     @abstractmethod
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         """The step sizes of samples t+1 … t+n, one array for each kind that the algorithm has."""
+
+    @abstractmethod
+    def _set_steps(self, at: int, t: int) -> None:
+        """Put the step sizes of sample t at place `at` of `_steps`; the quick way for a single sample."""
 
     @abstractmethod
     def _recur(self, first: int, last: int) -> Floats:
@@ -127,7 +134,9 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         """
         row = self._check_row(x)
         if self._block is None:
-            return self._start_with(row[np.newaxis])[0]
+            if not math.isfinite(sum_of_squares(row)):
+                raise self._not_finite(row[np.newaxis], 0)
+            return self._start_with(row[np.newaxis], self._rates(0, self.K))[0]
         return self._take_open(row)
 
     def fit_block(self, X: ArrayLike) -> Array:
@@ -148,7 +157,7 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         done = 0
         if self._block is None:
             done = min(n, self.K - self.t)
-            Y[:done] = self._start_with(np.array(rows[:done], dtype=self.dtype))
+            Y[:done] = self._start_with(rows[:done].astype(self.dtype), self._rates(0, self.K))
         if done < n:
             self._flush()
             for start, stop in self._cuts(done, n, rates):
@@ -173,11 +182,12 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         if self._block is None:
             if self.D is None:
                 raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
-            return self._basis_of_kept(self.K)
+            kept = np.zeros((self.K, self.D)) if self._kept is None else self._kept
+            return np.asarray(np.linalg.qr(kept.T)[0])
         self._flush()
         basis = self._raw_basis()
         if not orthogonalize:
-            return basis.T.copy()
+            return np.array(basis.T)
         Q, R = np.linalg.qr(basis.T)
         signs = np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype)
         U: Array = Q * signs
@@ -204,19 +214,17 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
             raise ValueError("The number of features is not known before the first sample.")
         return self.D
 
-    def _set_features(self, D: int) -> None:
+    def _check_features(self, D: int) -> int:
         if self.K > D:
             raise ValueError(f"K must not be larger than D; got K={self.K} and D={D}.")
-        self.D = D
+        return D
 
     def _check_row(self, x: ArrayLike) -> Array:
         row = x if isinstance(x, np.ndarray) and x.dtype == self.dtype else as_real(x, "A sample").astype(self.dtype)
         if row.ndim != 1:
             raise ValueError(f"fit_next takes one sample of shape ({self.D or 'D'},); got shape {row.shape}.")
         if self.D is None:
-            if not math.isfinite(float(np.dot(row, row))):
-                raise self._not_finite(row[np.newaxis], 0)
-            self._set_features(len(row))
+            self._check_features(len(row))
         elif len(row) != self.D:
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
@@ -229,11 +237,12 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
             raise ValueError(f"Samples must have {self.D} features; got {rows.shape[1]}.")
         if rows.dtype.kind == "f":
             for start, part in self._parts(rows):
-                finite = np.isfinite(row_squares(part))
-                if not finite.all():
-                    raise self._not_finite(rows, start + int(np.argmin(finite)))
+                if not math.isfinite(sum_of_squares(part)):
+                    finite = np.isfinite(row_squares(part))
+                    if not finite.all():
+                        raise self._not_finite(rows, start + int(np.argmin(finite)))
         if self.D is None:
-            self._set_features(rows.shape[1])
+            self._check_features(rows.shape[1])
         return rows
 
     def _parts(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, Array]]:
@@ -253,39 +262,39 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
 
     # The start
 
-    def _start_with(self, rows: Array) -> Array:
-        """Keep rows until there are K of them, then start; outputs as in :meth:`_provisional`."""
-        squares = row_squares(rows)
-        if not np.isfinite(squares).all():
-            raise self._not_finite(rows, int(np.argmin(np.isfinite(squares))))
-        rates = self._rates(0, self.K) if self.t + len(rows) == self.K else ()
-        self._kept.extend(np.array(row) for row in rows)
-        self.t += len(rows)
+    def _start_with(self, rows: Array, rates: tuple[Floats, ...]) -> Array:
+        """Keep rows until there are K of them, then start, and feed them with `rates`; outputs as in :meth:`_provisional`."""
+        if self._kept is None:
+            self.D = rows.shape[1]
+            self._kept = np.zeros((self.K, self.D), dtype=self.dtype)
+            self._kept_factor = np.zeros((self.K, self.K))
+        self._kept[self.t : self.t + len(rows)] = rows
         Y = self._provisional(len(rows))
-        if rates:
-            kept = np.array(self._kept)
-            self._begin(np.ascontiguousarray(self._basis_of_kept(self.K).T))
-            self._kept.clear()
+        self.t += len(rows)
+        if self.t == self.K:
+            kept, self._kept = self._kept, None
+            self._begin(np.ascontiguousarray(np.linalg.qr(kept.T)[0].T))
             for start, stop in self._cuts(0, self.K, rates):
                 fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
             Y[-1] = fed[-1]
         return Y
 
-    def _basis_of_kept(self, columns: int) -> Array:
-        """Orthonormal columns, the first of which span the rows kept so far, in their order."""
-        padded = np.zeros((self._features(), columns), dtype=self.dtype)
-        for column, row in enumerate(self._kept):
-            padded[:, column] = row
-        Q: Array = np.linalg.qr(padded)[0]
-        return Q
-
     def _provisional(self, n: int) -> Array:
-        """Outputs for the newest n of the kept rows: their coordinates in the basis of the rows up to each of them."""
-        kept = np.array(self._kept)
-        R = np.linalg.qr(kept.T, mode="r")
-        Y = np.zeros((len(kept), self.K), dtype=self.dtype)
-        Y[:, : len(R)] = R.T
-        return Y[-n:]
+        """Outputs for the newest n of the kept rows: the coordinates of each in the QR basis of the rows up to it."""
+        assert self._kept is not None
+        t, L = self.t, self._kept_factor
+        Y = np.zeros((n, self.K), dtype=self.dtype)
+        products = (self._kept[t : t + n] @ self._kept[: t + n].T).astype(np.float64)
+        for i, row in enumerate(products):
+            square = row[t + i]
+            forward_substitute(L, row, t + i)
+            left = square - float(row[: t + i] @ row[: t + i])
+            new = left > 1e-12 * square  # otherwise the row is a combination of earlier ones
+            row[t + i] = math.sqrt(left) if new else 0.0
+            L[t + i, : t + i] = row[: t + i]
+            L[t + i, t + i] = row[t + i] if new else math.inf
+            Y[i, : t + i + 1] = row[: t + i + 1]
+        return Y
 
     # Blocks
 
@@ -307,13 +316,11 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
     def _take_open(self, row: Array) -> Array:
         block = self._block
         assert block is not None
-        rates = self._rates(self.t, 1)
+        at = block.n
+        self._set_steps(at, self.t + 1)
         if not block.add(row):
             raise self._not_finite(row[np.newaxis], 0)
-        at = block.n - 1
-        for steps, rate in zip(self._steps, rates, strict=True):
-            steps[at] = rate[0]
-        y = self._recur(at, at + 1)[0].astype(self.dtype)
+        y: Array = self._recur(at, at + 1)[0].astype(self.dtype)
         self.t += 1
         if self._should_close(block):
             self._close()
@@ -330,8 +337,8 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
 def auto_block_rows(D: int, K: int) -> int:
     """How many rows `fit_block` takes at a time.
 
-    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample, against
-    4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
+    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample,
+    against 4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
     """
     return int(np.clip(2 ** round(math.log2(math.sqrt(80 * K))), 32, 512))
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, evaluate_rate
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.blocks import FrameBlock
 from online_psp.types import Array, Floats, Rate
 
@@ -47,12 +47,14 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
         self._steps = (np.zeros(max(self.open_rows, self.block_rows)),)
 
     @abstractmethod
-    def _default_rates(self, t: Floats) -> Floats: ...
+    def _default_rate(self, t: int) -> float:
+        """The published step size of sample t."""
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
-        if self.learning_rate is not None:
-            return (evaluate_rate(self.learning_rate, t, n, "learning_rate"),)
-        return (self._default_rates(np.arange(t + 1.0, t + n + 1.0)),)
+        return (evaluate_rate(self.learning_rate or self._default_rate, t, n, "learning_rate"),)
+
+    def _set_steps(self, at: int, t: int) -> None:
+        self._steps[0][at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate")
 
     @abstractmethod
     def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:

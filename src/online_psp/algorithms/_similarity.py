@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, lapack
 
 from online_psp._numba import kernel
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, evaluate_rate
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.blocks import GramBlock
 from online_psp.types import Array, Floats, Rate
-
 
 _MOST_FADING = 50.0  # e^-50: the least that a block may leave of the basis that it started from
 
@@ -109,6 +108,13 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             alphas = evaluate_rate(self.learning_rate, t, n, "learning_rate")
         return alphas, (alphas if self.beta is None else evaluate_rate(self.beta, t, n, "beta"))
 
+    def _set_steps(self, at: int, t: int) -> None:
+        alphas, betas = self._steps
+        rate = self.learning_rate
+        alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate, t, "learning_rate")
+        betas[at] = alpha if self.beta is None else checked_step(self.beta, t, "beta")
+        alphas[at] = alpha
+
     @property
     def W(self) -> Array:
         """(K, D) weights."""
@@ -148,13 +154,11 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         n = self._taken
         C = np.empty((self.K, n))
         trace = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
-        block.expand(self._a, C, None if block.n else block.X)
+        block.expand(self._a, C)
         self._guard(n, trace)
 
     @abstractmethod
-    def _advance(
-        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
-    ) -> float:
+    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         """The compiled recurrence over samples `first` … `last`−1; see `fsm.recur` for the arguments."""
 
     @abstractmethod
@@ -208,7 +212,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         assert self._block is not None
         factor = 1e10 if self.dtype == np.float32 else 1e100
         self._M *= factor
-        self._block.basis[:] *= self.dtype.type(factor)
+        self._block.basis[:] *= factor
         self._restore()
 
     def _raw_basis(self) -> Array:

@@ -13,8 +13,8 @@ u_k  (D,)   unit components, orthogonal only in the limit
 y    (K,)   output: ``y_k = u_kᵀ x`` at the moment that x is deflated by it
 ===  =====  =============================================================
 
-Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8``. Step sizes ``α_t = min(1 + ℓ, t)/(t + 1)`` with amnesia ℓ = 2:
-the paper's ``(1 + ℓ)/t`` kept inside (0, 1), one step on.
+Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8``. Step sizes ``α_t = min(1 + ℓ, t)/(t + 1)`` with amnesia
+ℓ = 2: the paper's ``(1 + ℓ)/t`` kept inside (0, 1), one step on.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class CCIPCA(FrameAlgorithm):
             raise ValueError(f"Uhat0 must have no zero column; column {int(np.argmin(norms))} is zero.")
         return np.ascontiguousarray((Uhat0 / norms).T)
 
-    def _default_rates(self, t: Floats) -> Floats:
-        return np.minimum(1.0 + self.ell, t) / (t + 1.0)
+    def _default_rate(self, t: int) -> float:
+        return min(1.0 + self.ell, t) / (t + 1.0)
 
     def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
         Y = np.empty((last - first, self.K))

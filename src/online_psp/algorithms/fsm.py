@@ -70,10 +70,11 @@ def recur(
 ) -> float:
     """Samples `first` … `last`−1 of a block, on small arrays only.
 
-    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, so ``W x_s = a P_s + Σ w_j G_sj y_j``.
+    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, and so they take x_s to
+    ``a P_s + Σ w_j G_sj y_j``.
 
-    Within a chunk Minv is held as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix and not three:
-    N is applied to the chunk's inputs at once, and the rank-one terms are added to N at once when the chunk ends.
+    Within a chunk Minv is held as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix and not
+    three: N is applied to the chunk's inputs at once, and the rank-one terms are added to N at once when the chunk ends.
 
     Parameters
     ----------
@@ -209,9 +210,7 @@ class FSM(SimilarityMatching):
         self._flush()
         return inverse(self._M) if self._block is None else self._Minv.copy()
 
-    def _advance(
-        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
-    ) -> float:
+    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._Minv)
 
     def _restore(self) -> None:

@@ -17,8 +17,8 @@ y   (K,)   output, in the old components
 Start: ``U = Q``, the thin QR basis of the first K samples, and ``Σ² = 0``. Step sizes ``α_t = 1/(t + 1)``.
 
 Departure from the paper: where the residual vanishes, ``sqrt(α_t) ‖r‖ < 1e-7 ‖x‖``, the step stays in the K×K problem, because
-augmenting with a zero direction loses a column of U among the ties. The small eigenproblem is a diagonal matrix plus a rank-one term, and is
-solved as that.
+augmenting with a zero direction loses a column of U among the ties. The small eigenproblem is a diagonal matrix plus a rank-one term, and
+is solved as that.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class IPCA(FrameAlgorithm):
         self._sigma2 = self._sigma2[order]
         super()._begin(np.ascontiguousarray(basis[order]))
 
-    def _default_rates(self, t: Floats) -> Floats:
+    def _default_rate(self, t: int) -> float:
         return 1.0 / (t + 1.0)
 
     def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:

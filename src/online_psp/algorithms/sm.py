@@ -46,7 +46,7 @@ def reference_start(Q: Floats) -> SMState:
 def reference_step(state: SMState, x: Floats, alpha: float, beta: float) -> tuple[SMState, Floats]:
     """One sample, as published; the state that comes in is left alone."""
     W, M = state
-    y = np.linalg.solve(M, W @ x)
+    y: Floats = np.linalg.solve(M, W @ x)
     W = (1.0 - alpha) * W + alpha * np.outer(y, x)
     M = (1.0 - beta) * M + beta * np.outer(y, y)
     return SMState(W, M), y
@@ -58,9 +58,7 @@ def reference_basis(state: SMState) -> Floats:
 
 
 @kernel
-def recur(
-    P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats
-) -> float:
+def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats) -> float:
     """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
     v = np.empty(K)
@@ -136,9 +134,7 @@ class SM(SimilarityMatching):
         self._flush()
         return self._M.copy()
 
-    def _advance(
-        self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats
-    ) -> float:
+    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._R)
 
     def _restore(self) -> None:
