@@ -136,7 +136,7 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
                 raise self._not_finite(row[np.newaxis], 0)
-            return self._start_with(row[np.newaxis], self._rates(0, self.K))[0]
+            return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
         return self._take_open(row)
 
     def fit_block(self, X: ArrayLike) -> Array:

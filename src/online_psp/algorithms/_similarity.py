@@ -15,7 +15,7 @@ from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_sta
 from online_psp.blocks import GramBlock
 from online_psp.types import Array, Floats, Rate
 
-_MOST_FADING = 50.0  # e^-50: the least that a block may leave of the basis that it started from
+_MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
 
 
 @kernel
@@ -99,6 +99,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._steps = np.zeros(rows), np.zeros(rows)
         self._taken = 0
         self._since_restore = 0
+        self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
@@ -175,8 +176,9 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         M itself is only ever added to, so it does not drift.
         """
         self._since_restore += n
-        if trace < (1e-25 if self.dtype == np.float32 else 1e-150):
-            self._lift_vanishing()
+        self._level = max(self._level, trace)
+        if trace < self.floor * self._level:
+            self._lift_vanishing(trace)
         condition = self._condition(trace)
         if not condition * self.floor < 1.0:
             self._lift_unexcited()
@@ -207,10 +209,10 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         basis = self._block.basis
         basis[:] = ((vectors * (lifted / values)) @ vectors.T).astype(self.dtype) @ basis
 
-    def _lift_vanishing(self) -> None:
-        """The same for M and W as a whole: a long run of all-zero samples shrinks them towards underflow."""
+    def _lift_vanishing(self, trace: float) -> None:
+        """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
         assert self._block is not None
-        factor = 1e10 if self.dtype == np.float32 else 1e100
+        factor = 100.0 * self.floor * self._level / trace
         self._M *= factor
         self._block.basis[:] *= factor
         self._restore()

@@ -46,7 +46,7 @@ def reference_start(Q: Floats) -> SMState:
 def reference_step(state: SMState, x: Floats, alpha: float, beta: float) -> tuple[SMState, Floats]:
     """One sample, as published; the state that comes in is left alone."""
     W, M = state
-    y: Floats = np.linalg.solve(M, W @ x)
+    y = np.asarray(np.linalg.solve(M, W @ x), dtype=np.float64)
     W = (1.0 - alpha) * W + alpha * np.outer(y, x)
     M = (1.0 - beta) * M + beta * np.outer(y, y)
     return SMState(W, M), y

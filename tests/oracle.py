@@ -1,0 +1,57 @@
+"""The paper-literal algorithms as an oracle, found through the registry."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_psp.algorithms import ALGORITHMS
+from online_psp.types import Floats
+
+NAMES = sorted(ALGORITHMS)
+
+
+def module_of(name: str) -> Any:
+    return importlib.import_module(ALGORITHMS[name].__module__)
+
+
+class Trajectory(NamedTuple):
+    bases: list[Floats]
+    """After sample t, (D, K), at index t−1."""
+    outputs: Floats
+    """(n, K)."""
+    state: Any
+
+
+def published_rates(name: str, t: int, gamma: float = 2.0) -> tuple[float, ...]:
+    """The step sizes of DESIGN's equations, written once more so that the package's own are checked too."""
+    if name in ("sm", "fsm"):
+        step = 2.0 / (gamma * t + 5.0)
+        return step, step
+    return (1.0 / (t + 1.0),) if name == "ipca" else (min(3.0, t) / (t + 1.0),)
+
+
+def reference_run(name: str, X: Floats, K: int, gamma: float = 2.0, keep: bool = True) -> Trajectory:
+    module = module_of(name)
+    state = module.reference_start(np.linalg.qr(X[:K].T)[0])
+    bases, outputs = [], []
+    for t, x in enumerate(X, start=1):
+        state, y = module.reference_step(state, x, *published_rates(name, t, gamma))
+        outputs.append(y)
+        if keep or t == len(X):
+            bases.append(module.reference_basis(state))
+    return Trajectory(bases, np.array(outputs), state)
+
+
+def options(name: str, gamma: float) -> dict[str, Any]:
+    return {"gamma": gamma} if name in ("sm", "fsm") else {}
+
+
+def spiked(n: int, D: int, K: int, rho: float = 0.01, seed: int = 0) -> Floats:
+    """Spiked-covariance rows, drawn here so that the generator under test is not its own judge; mean norm one."""
+    rng = np.random.default_rng(seed)
+    U = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    X = rng.standard_normal((n, K)) * np.sqrt(np.linspace(1.0, 0.5, K)) @ U.T + np.sqrt(rho) * rng.standard_normal((n, D))
+    return np.asarray(X / np.linalg.norm(X, axis=1).mean())

@@ -1,0 +1,155 @@
+"""Bad input is refused in one sentence, and the model is left as it was."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import ALGORITHMS, CCIPCA, FSM, SM
+from tests.oracle import NAMES, spiked
+
+D, K = 20, 4
+
+
+def same(one: Any, two: Any) -> bool:
+    """Equal in every array, as deep as they go."""
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, two, equal_nan=True)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(same, one, two))
+    if hasattr(one, "__dict__") and not callable(one):
+        return same(vars(one), vars(two))
+    return callable(one) or bool(one == two)
+
+
+def basis_state(model: Any) -> Any:
+    """All state but the scratch rows beyond the open block."""
+    state = copy.deepcopy(vars(model))
+    block = state.get("_block")
+    if block is not None:
+        block.stack[block.K + block.n :] = 0.0
+        block._products[:] = 0.0
+        for name in ("open_P", "open_G", "open_rows"):
+            if hasattr(block, name):
+                getattr(block, name)[block.n :] = 0.0
+        for steps in state["_steps"]:
+            steps[block.n :] = 0.0
+    return state
+
+
+def with_value(value: float, row: int = 17, column: int = 3) -> Any:
+    X = spiked(40, D, K, seed=5)
+    X[row, column] = value
+    return X
+
+
+BAD_BLOCKS: list[tuple[Any, type[Exception], str]] = [
+    (with_value(np.nan), ValueError, r"Row 17 has nan in column 3"),
+    (with_value(np.inf), ValueError, r"Row 17 has inf in column 3"),
+    (with_value(1e200), ValueError, r"Row 17 has values too large"),
+    (np.zeros((5, D + 1)), ValueError, rf"must have {D} features; got {D + 1}"),
+    (np.zeros(D), ValueError, r"got shape \(20,\)"),
+    (np.zeros((2, 3, D)), ValueError, r"got shape \(2, 3, 20\)"),
+    (np.full((3, D), "a"), TypeError, r"real numbers; got dtype <U1"),
+    (np.zeros((3, D), dtype=complex), TypeError, r"real numbers; got dtype complex128"),
+    ([[1.0] * D, [1.0]], ValueError, r"different lengths"),
+]
+BAD_ROWS: list[tuple[Any, type[Exception], str]] = [
+    (with_value(np.nan)[17], ValueError, r"Row 0 has nan in column 3"),
+    (with_value(-np.inf)[17], ValueError, r"Row 0 has -inf in column 3"),
+    (np.zeros(D + 1), ValueError, rf"must have {D} features; got {D + 1}"),
+    (np.zeros((1, D)), ValueError, r"got shape \(1, 20\)"),
+    (np.zeros(()), ValueError, r"got shape \(\)"),
+    (["a"] * D, TypeError, r"real numbers"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seen", [0, 2, 30])
+@pytest.mark.parametrize("pending", [0, 3])
+def test_refused_and_unchanged(name: str, seen: int, pending: int) -> None:
+    X = spiked(40, D, K, seed=5)
+    model = ALGORITHMS[name](K, D)
+    model.fit_block(X[:seen])
+    for x in X[seen : seen + pending]:
+        model.fit_next(x)
+    before = basis_state(model)
+    for call, cases in ((model.fit_block, BAD_BLOCKS), (model.fit_next, BAD_ROWS)):
+        for bad, error, message in cases:
+            with pytest.raises(error, match=message):
+                call(bad)
+            assert same(before, basis_state(model)), f"the model changed on: {message}"
+    untouched = ALGORITHMS[name](K, D)
+    untouched.fit_block(X[: seen + pending])
+    assert np.allclose(model.fit_block(X[33:]), untouched.fit_block(X[33:]), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_first_row_does_not_fix_the_number_of_features(name: str) -> None:
+    model = ALGORITHMS[name](K)
+    for bad in (np.full(7, np.nan), np.zeros(K - 1)):
+        with pytest.raises(ValueError, match=r"nan|K must not be larger than D"):
+            model.fit_next(bad)
+        with pytest.raises(ValueError, match=r"nan|K must not be larger than D"):
+            model.fit_block(bad[np.newaxis])
+    assert model.D is None
+    model.fit_block(spiked(10, D, K))
+    assert model.D == D
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"K": 0}, ValueError, "K must be at least 1; got 0"),
+        ({"K": -3}, ValueError, "K must be at least 1; got -3"),
+        ({"K": 2.5}, TypeError, "K must be a whole number; got 2.5"),
+        ({"K": 21}, ValueError, "K must not be larger than D; got K=21 and D=20"),
+        ({"dtype": np.int32}, ValueError, "dtype must be float64 or float32; got int32"),
+        ({"block_size": 0}, ValueError, "block_size must be at least 1; got 0"),
+    ],
+)
+def test_bad_arguments(name: str, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ALGORITHMS[name](**({"K": K, "D": D} | arguments))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("step", [1.0, -0.1, float("nan")])
+def test_a_bad_learning_rate_is_named_with_its_sample(name: str, step: float) -> None:
+    model = ALGORITHMS[name](K, learning_rate=lambda t: step if t == 30 else 0.1)
+    X = spiked(40, D, K)
+    with pytest.raises(ValueError, match=r"learning_rate\(t=30\) must be at least 0 and below 1"):
+        model.fit_block(X)
+    assert model.t == 0
+    model.fit_block(X[:29])
+    with pytest.raises(ValueError, match=r"learning_rate\(t=30\)"):
+        model.fit_next(X[29])
+    assert model.t == 29
+
+
+def test_bad_starts() -> None:
+    with pytest.raises(ValueError, match=r"W0 must have shape \(4, 20\); got \(3, 20\)"):
+        FSM(K, D, W0=np.zeros((3, D)))
+    with pytest.raises(ValueError, match="positive definite"):
+        SM(K, D, M0=-np.eye(K))
+    with pytest.raises(ValueError, match="Minv0 must be finite"):
+        FSM(K, D, Minv0=np.full((K, K), np.nan))
+    with pytest.raises(ValueError, match="column 0 is zero"):
+        CCIPCA(K, D, Uhat0=np.zeros((D, K)))
+    with pytest.raises(ValueError, match="sigma2_0 must not be negative"):
+        CCIPCA(K, D, sigma2_0=-np.ones(K))
+    with pytest.raises(ValueError, match="gamma must be positive"):
+        FSM(K, D, gamma=0.0)
+    with pytest.raises(ValueError, match="ell must not be negative"):
+        CCIPCA(K, D, ell=-1.0)
+
+
+def test_no_basis_before_the_first_sample() -> None:
+    with pytest.raises(ValueError, match="not known before the first sample"):
+        FSM(K).get_components()

@@ -1,0 +1,123 @@
+"""Long and hard streams: nothing drifts, overflows or loses its rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import ALGORITHMS, FSM, SM
+from online_psp.metrics import subspace_error
+from tests.oracle import NAMES, options, spiked
+from tests.test_algorithms import is_orthonormal
+
+
+@pytest.mark.parametrize("gamma", [0.6, 2.0])
+def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
+    K, D, block = 4, 12, 20_000
+    fsm, sm = FSM(K, D, gamma=gamma), SM(K, D, gamma=gamma)
+    rng = np.random.default_rng(3)
+    scale = np.r_[1.0, 0.8, 0.6, 0.5, np.full(D - K, 0.1)]
+    for _ in range(1_000_000 // block):
+        X = rng.standard_normal((block, D)) * scale
+        fsm.fit_block(X)
+        sm.fit_block(X)
+    error = subspace_error(fsm.get_components(), sm.get_components())
+    assert fsm.t == 1_000_000
+    assert error <= 1e-6, f"FSM and SM are {error:.1e} apart after a million samples"
+    Minv = fsm.Minv
+    assert np.abs(Minv - Minv.T).max() <= 1e-12 * np.abs(Minv).max()
+    assert np.abs(Minv @ sm.M - np.eye(K)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("gamma", [0.6, 2.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
+    X = spiked(20_000, 40, 5, rho=0.0).astype(dtype)
+    model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
+    model.fit_block(X[:19_000])
+    for x in X[19_000:]:
+        assert np.isfinite(model.fit_next(x)).all()
+    U = model.get_components()
+    tolerance = 1e-10 if dtype is np.float64 else 1e-4
+    assert is_orthonormal(U, tolerance)
+    lost = float(np.linalg.norm(X - X @ U @ U.T) / np.linalg.norm(X))
+    assert lost <= 100 * tolerance, f"the five true directions must be inside the subspace; {lost:.1e} of the data is not"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rate", [None, 0.1, 0.5])
+def test_thousands_of_zero_rows(name: str, rate: float | None) -> None:
+    X = spiked(600, 30, 4)
+    chosen: dict[str, Any] = {} if rate is None else {"learning_rate": lambda t: rate}
+    model = ALGORITHMS[name](4, **chosen)
+    model.fit_block(X[:300])
+    before = model.get_components()
+    model.fit_block(np.zeros((6000, 30)))
+    for _ in range(200):
+        model.fit_next(np.zeros(30))
+    after = model.get_components()
+    assert is_orthonormal(after)
+    assert subspace_error(before, after) < 1e-6, "rows of zeros say nothing and must not move the subspace"
+    model.fit_block(X[300:])
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_so_large_that_the_model_forgets_at_once(name: str) -> None:
+    X = spiked(2000, 30, 4)
+    model = ALGORITHMS[name](4, learning_rate=lambda t: 0.95)
+    model.fit_block(X[:1000])
+    for x in X[1000:]:
+        assert np.isfinite(model.fit_next(x)).all()
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_that_begins_with_zeros(name: str) -> None:
+    X = spiked(2000, 30, 4, rho=1e-4)
+    model = ALGORITHMS[name](4)
+    model.fit_block(np.vstack([np.zeros((50, 30)), X]))
+    U = model.get_components()
+    assert is_orthonormal(U)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_units_do_not_matter_when_the_start_is_in_them(cls: Any, unit: float) -> None:
+    X, K = spiked(500, 30, 4), 4
+    Q = np.linalg.qr(X[:K].T)[0]
+    start = {FSM: "Minv0", SM: "M0"}[cls]
+    lateral = np.eye(K) / 100
+
+    def fitted(scale: float) -> Any:
+        M = lateral * scale**2
+        model = cls(K, 30, gamma=0.6, W0=Q.T * scale**2 / 100, **{start: np.linalg.inv(M) if cls is FSM else M})
+        model.fit_block(X * scale)
+        return model.get_components()
+
+    assert subspace_error(fitted(unit), fitted(1.0)) < 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("K", [1, 7, 10])
+def test_up_to_as_many_components_as_features(name: str, K: int) -> None:
+    X = spiked(300, 10, 5)
+    model = ALGORITHMS[name](K)
+    model.fit_block(X[:200])
+    for x in X[200:]:
+        model.fit_next(x)
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constant_columns_and_repeated_rows(name: str) -> None:
+    X = np.tile(spiked(3, 30, 2), (200, 1))
+    X[:, 5] = 0.25
+    model = ALGORITHMS[name](6)
+    model.fit_block(X)
+    U = model.get_components()
+    assert is_orthonormal(U)
+    assert np.linalg.norm(X - X @ U @ U.T) < 1e-6
