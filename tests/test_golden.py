@@ -48,7 +48,7 @@ def recorded_rates(run: str, t: int) -> tuple[float, ...]:
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("data", sorted(FILES))
 def test_reference_is_the_published_package(data: str, run: str, data_home: Path, golden_home: Path) -> None:
-    name = run.split("_")[0].lower()
+    name = run.split("_", maxsplit=1)[0].lower()
     with np.load(golden_home / f"{data}_K16.npz") as recording:
         K, N = int(recording["K"]), int(recording["N"])
         errors, basis = recording[f"{run}_err"], recording[f"{run}_basis"]

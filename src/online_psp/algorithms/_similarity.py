@@ -19,8 +19,9 @@ _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that
 
 
 @kernel
-def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> float:
-    """What a block of n outputs leaves: ``C = (w Y)ᵀ``, and ``M ← (1−β_t) M + β_t y_t y_tᵀ`` for each of them in turn; returns tr M.
+def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> tuple[float, float]:
+    """What a block of n outputs leaves: ``C = (w Y)ᵀ``, and ``M ← (1−β_t) M + β_t y_t y_tᵀ`` for each of them in turn; returns tr M and
+    the share of the old M in it.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> float:
         for j in range(K):
             M[k, j] = keep * M[k, j] + added[k, j]
         trace += M[k, k]
-    return trace
+    return trace, keep
 
 
 @kernel
@@ -98,7 +99,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
         self._steps = np.zeros(rows), np.zeros(rows)
         self._taken = 0
-        self._since_restore = 0
+        self._since_restore, self._kept_since_restore = 0, 1.0
         self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
 
@@ -154,9 +155,9 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         assert block is not None
         n = self._taken
         C = np.empty((self.K, n))
-        trace = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
+        trace, keep = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
         block.expand(self._a, C)
-        self._guard(n, trace)
+        self._guard(n, trace, keep)
 
     @abstractmethod
     def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
@@ -170,12 +171,13 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _condition(self, trace: float) -> float:
         """A cheap estimate of the condition number of M, whose trace is given."""
 
-    def _guard(self, n: int, trace: float) -> None:
+    def _guard(self, n: int, trace: float, keep: float) -> None:
         """Refresh the inverse often enough that rounding cannot build up, at an amortised O(K²) a sample.
 
         M itself is only ever added to, so it does not drift.
         """
         self._since_restore += n
+        self._kept_since_restore *= keep
         self._level = max(self._level, trace)
         if trace < self.floor * self._level:
             self._lift_vanishing(trace)
@@ -183,7 +185,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         if not condition * self.floor < 1.0:
             self._lift_unexcited()
             self._restore()
-        elif self._since_restore >= (self.K if condition > 1e6 else max(256, 4 * self.K)):
+        elif self._since_restore >= (self.K if condition > 1e6 else max(256, 4 * self.K)) or self._kept_since_restore < 1e-4:
             self._restore()
 
     @property

@@ -215,7 +215,7 @@ class FSM(SimilarityMatching):
 
     def _restore(self) -> None:
         self._Minv = inverse(self._M)
-        self._since_restore = 0
+        self._since_restore, self._kept_since_restore = 0, 1.0
 
     def _condition(self, trace: float) -> float:
         return trace * trace_of(self._Minv)

@@ -143,7 +143,7 @@ class SM(SimilarityMatching):
             self._lift_unexcited()
             factor = lapack.dpotrf(self._M)[0]
         self._R = np.ascontiguousarray(np.triu(factor))
-        self._since_restore = 0
+        self._since_restore, self._kept_since_restore = 0, 1.0
 
     def _condition(self, trace: float) -> float:
         return trace / float(np.diag(self._R).min()) ** 2
