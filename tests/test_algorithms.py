@@ -216,14 +216,8 @@ def test_layouts_and_number_types_are_taken_as_they_come(name: str) -> None:
     X = np.round(spiked(60, 20, 4) * 100)
     expected = ALGORITHMS[name](4)
     expected.fit_block(X)
-    for rows in (
-        np.asfortranarray(X),
-        np.repeat(X, 2, axis=1)[:, ::2],
-        X.astype(np.int16),
-        X.astype(">f8"),
-        X.tolist(),
-        X.astype(np.float32),
-    ):
+    layouts: list[Any] = [np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X.tolist()]
+    for rows in layouts + [X.astype(kind) for kind in (np.int16, ">f8", np.float32)]:
         model = ALGORITHMS[name](4)
         model.fit_block(rows)
         assert subspace_error(model.get_components(), expected.get_components()) < 1e-10

@@ -52,7 +52,7 @@ def test_reference_is_the_published_package(data: str, run: str, data_home: Path
     with np.load(golden_home / f"{data}_K16.npz") as recording:
         K, N = int(recording["K"]), int(recording["N"])
         errors, basis = recording[f"{run}_err"], recording[f"{run}_basis"]
-        sigma2 = recording[f"{run}_sigma2"] if f"{run}_sigma2" in recording else None
+        sigma2 = recording.get(f"{run}_sigma2")
     X, truth = prepared(data_home / FILES[data], N, K)
     module = module_of(name)
     state = module.reference_start(np.linalg.qr(X[:K].T)[0])

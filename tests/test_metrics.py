@@ -7,6 +7,7 @@ import pytest
 from scipy.linalg import subspace_angles
 
 from online_psp.metrics import batch_components, explained_variance_fraction, principal_angles, standardize, subspace_error
+from online_psp.types import Floats
 from tests.oracle import spiked
 
 RNG = np.random.default_rng(0)
@@ -72,6 +73,6 @@ def test_standardize_gives_mean_zero_and_mean_norm_one() -> None:
     ("one", "two", "message"),
     [(U.T, V, "as columns"), (U, V[:20], "same space"), (U, V[:, :3], "same dimension"), (U * np.nan, V, "finite")],
 )
-def test_bases_that_do_not_fit(one: np.ndarray, two: np.ndarray, message: str) -> None:  # type: ignore[type-arg]
+def test_bases_that_do_not_fit(one: Floats, two: Floats, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         subspace_error(one, two)

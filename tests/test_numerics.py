@@ -89,7 +89,7 @@ def test_a_stream_that_begins_with_zeros(name: str) -> None:
 def test_units_do_not_matter_when_the_start_is_in_them(cls: Any, unit: float) -> None:
     X, K = spiked(500, 30, 4), 4
     Q = np.linalg.qr(X[:K].T)[0]
-    start = {FSM: "Minv0", SM: "M0"}[cls]
+    start = "Minv0" if cls is FSM else "M0"
     lateral = np.eye(K) / 100
 
     def fitted(scale: float) -> Any:
