@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM
+    from online_psp.pca import OnlinePCA
 
 __version__ = "0.1.0"
 
@@ -18,10 +19,11 @@ _HOME = {
     "CCIPCA": "algorithms",
     "FSM": "algorithms",
     "IPCA": "algorithms",
+    "OnlinePCA": "pca",
     "SM": "algorithms",
 }
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "__version__"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "OnlinePCA", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

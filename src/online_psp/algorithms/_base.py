@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import eigh
 
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
 from online_psp.types import Array, Floats, Rate
@@ -72,6 +73,8 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
     QR basis of those rows, and all of them are then fed.
     """
 
+    #: How many kinds of step size there are.
+    _kinds: ClassVar[int] = 1
     #: Names of options that `repr` shows.
     _options: ClassVar[tuple[str, ...]] = ()
 
@@ -118,14 +121,20 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
     def _raw_basis(self) -> Array:
         """(K, D) rows that span the subspace, best known directions first where the algorithm orders them."""
 
+    @abstractmethod
+    def _covariance_within(self, R: Floats) -> Floats:
+        """(K, K) covariance of the data in the orthonormal basis Q, where the raw basis, as columns, is ``Q R``."""
+
     # The public interface
 
-    def fit_next(self, x: ArrayLike) -> Array:
+    def fit_next(self, x: ArrayLike, step: float | None = None) -> Array:
         """Learn from one sample.
 
         Parameters
         ----------
         x : (D,)
+        step : float, optional
+            The step size of this sample, in place of the schedule's.
 
         Returns
         -------
@@ -137,14 +146,21 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
             if not math.isfinite(sum_of_squares(row)):
                 raise self._not_finite(row[np.newaxis], 0)
             return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
+        if step is None:
+            self._set_steps(self._block.n, self.t + 1)
+        else:
+            for steps in self._steps:
+                steps[self._block.n] = step
         return self._take_open(row)
 
-    def fit_block(self, X: ArrayLike) -> Array:
+    def fit_block(self, X: ArrayLike, steps: Floats | None = None) -> Array:
         """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
 
         Parameters
         ----------
         X : (n, D)
+        steps : (n,), optional
+            The step sizes of these samples, in place of the schedule's (once the algorithm has started).
 
         Returns
         -------
@@ -152,7 +168,7 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         """
         rows = self._check_rows(X)
         n = len(rows)
-        rates = self._rates(self.t, n)
+        rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
         done = 0
         if self._block is None:
@@ -192,6 +208,23 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         signs = np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype)
         U: Array = Q * signs
         return U
+
+    def principal_components(self) -> tuple[Array, Floats]:
+        """The basis turned into ordered principal components of the model that the algorithm holds.
+
+        Returns
+        -------
+        components : (K, D)
+            Orthonormal rows, largest variance first; signs are arbitrary.
+        variances : (K,)
+        """
+        if self._block is None:
+            raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} have been seen.")
+        self._flush()
+        basis = self._raw_basis()
+        Q, R = np.linalg.qr(basis.T)
+        variances, vectors = eigh(self._covariance_within(R.astype(np.float64)))
+        return np.asarray((Q @ vectors[:, ::-1].astype(self.dtype)).T), np.maximum(variances[::-1], 0.0)
 
     @property
     def block_rows(self) -> int:
@@ -317,7 +350,6 @@ class StreamingAlgorithm(ABC, Generic[BlockT]):
         block = self._block
         assert block is not None
         at = block.n
-        self._set_steps(at, self.t + 1)
         if not block.add(row):
             raise self._not_finite(row[np.newaxis], 0)
         y: Array = self._recur(at, at + 1)[0].astype(self.dtype)

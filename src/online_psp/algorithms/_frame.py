@@ -72,6 +72,9 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
         assert self._block is not None
         return self._block.basis[np.argsort(-self._sigma2, kind="stable")]
 
+    def _covariance_within(self, R: Floats) -> Floats:
+        return np.asarray((R * self.sigma2) @ R.T)
+
     @property
     def sigma2(self) -> Floats:
         """(K,) variances along the components, largest first."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.linalg import eigh, lapack
+from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
@@ -58,6 +58,7 @@ def trace_of(A: Floats) -> float:
 class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
+    _kinds = 2
     _options = ("gamma",)
 
     def __init__(
@@ -222,6 +223,11 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _raw_basis(self) -> Array:
         assert self._block is not None
         return inverse(self._M).astype(self.dtype) @ self._block.basis
+
+    def _covariance_within(self, R: Floats) -> Floats:
+        # y = M⁻¹ W x = Rᵀ Qᵀ x, and at convergence M = cov(y).
+        half: Floats = solve_triangular(R, self._M, trans="T", check_finite=False)
+        return np.asarray(solve_triangular(R, half.T, trans="T", check_finite=False))
 
 
 def inverse(M: Floats) -> Floats:
