@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, qr, solve_triangular
 
 from online_psp._numba import kernel
+from online_psp._state import WritableState
 from online_psp.types import Array, Floats
 
 _TILE_BYTES = 1 << 20
@@ -48,7 +49,7 @@ def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = N
         B[:, columns] = A @ source[:, columns] + C @ X[:, columns]
 
 
-class Block(ABC):
+class Block(WritableState, ABC):
     """The stacked rows ``[B; pending]`` and what both ways of compressing share.
 
     Parameters
@@ -110,12 +111,19 @@ class GramBlock(Block):
     def __init__(self, basis: Array, pending: int) -> None:
         super().__init__(basis, pending)
         self.open_P, self.open_G = np.zeros((pending, self.K)), np.zeros((pending, pending))
-        self.P, self.G = self.open_P, self.open_G
+        self.loaded: tuple[Floats, Floats] | None = None
         self.X: Array | None = None
 
+    @property
+    def P(self) -> Floats:
+        return self.open_P if self.loaded is None else self.loaded[0]
+
+    @property
+    def G(self) -> Floats:
+        return self.open_G if self.loaded is None else self.loaded[1]
+
     def load(self, X: Array) -> None:
-        self.P = (X @ self.basis.T).astype(np.float64, copy=False)
-        self.G = (X @ X.T).astype(np.float64, copy=False)
+        self.loaded = (X @ self.basis.T).astype(np.float64, copy=False), (X @ X.T).astype(np.float64, copy=False)
         self.X = X
 
     def add(self, x: Array) -> bool:
@@ -123,8 +131,6 @@ class GramBlock(Block):
         square = _add_to_gram(self.stack, self.K, self.n, self._products, self.open_P, self.open_G)
         if not math.isfinite(square):
             return False
-        if self.n == 0:
-            self.P, self.G = self.open_P, self.open_G
         self.n += 1
         return True
 
@@ -133,7 +139,7 @@ class GramBlock(Block):
         X = self.stack[self.K : self.K + self.n] if self.n else self.X
         assert X is not None
         scale_and_add(self.basis, a, C, X)
-        self.n, self.X = 0, None
+        self.n, self.X, self.loaded = 0, None, None
 
     def nbytes(self) -> int:
         return self.stack.nbytes + self.open_P.nbytes + self.open_G.nbytes + self._products.nbytes
@@ -194,7 +200,7 @@ class FrameBlock(Block):
         m = self.D if self.direct else self.K + pending
         self.open_Z, self.open_rows = np.zeros((self.K, m)), np.zeros((pending, m))
         self.open_frame = np.eye(m)
-        self.Z, self.rows, self.first = self.open_Z, self.open_rows, self.K
+        self.loaded: tuple[Floats, Floats, int] | None = None
         self.X: Array | None = None
         self._source: Array | None = None
         self._frame: Floats | None = None
@@ -207,7 +213,7 @@ class FrameBlock(Block):
         self.X, self._source = X, None
         if self.D <= K + n:
             self._frame = None
-            self.Z, self.rows, self.first = B.astype(np.float64), X.astype(np.float64), self.D
+            self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
             return
         H = (B @ B.T).astype(np.float64, copy=False)
         P = (X @ B.T).astype(np.float64, copy=False)
@@ -217,12 +223,28 @@ class FrameBlock(Block):
             self._load_carefully(X)
             return
         self._frame = frame
-        self._start_from(frame[:K, :K], K + n)
-        self.rows, self.first = frame[K:], K
+        self._start_from(frame)
 
-    def _start_from(self, basis: Floats, m: int) -> None:
-        self.Z = np.zeros((self.K, m))
-        self.Z[:, : self.K] = np.eye(self.K) if self.orthonormal else basis
+    @property
+    def Z(self) -> Floats:
+        return self.open_Z if self.loaded is None else self.loaded[0]
+
+    @property
+    def rows(self) -> Floats:
+        return self.open_rows if self.loaded is None else self.loaded[1]
+
+    @property
+    def first(self) -> int:
+        if self.loaded is not None:
+            return self.loaded[2]
+        return self.D if self.direct else self.K
+
+    def _start_from(self, frame: Floats) -> None:
+        """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
+        K = self.K
+        Z = np.zeros((K, frame.shape[1]))
+        Z[:, :K] = np.eye(K) if self.orthonormal else frame[:K, :K]
+        self.loaded = Z, frame[K:], K
 
     def _factor(self, H: Floats, P: Floats, G: Floats) -> Floats | None:
         """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
@@ -241,7 +263,7 @@ class FrameBlock(Block):
         return frame
 
     def _load_carefully(self, X: Array) -> None:
-        K, n = self.K, len(X)
+        K = self.K
         Q, R = qr(np.concatenate([self.basis, X]).T, mode="economic", overwrite_a=True, check_finite=False)
         frame: Floats = R.T.astype(np.float64)
         # Householder signs are arbitrary; a basis that is orthonormal by construction keeps the ones it has.
@@ -249,8 +271,7 @@ class FrameBlock(Block):
         self._frame = None
         self._source, self.X = np.ascontiguousarray((Q[:, :K] * signs[:K]).T, dtype=X.dtype), np.ascontiguousarray(Q[:, K:].T)
         frame[:, :K] *= signs[:K]
-        self._start_from(frame[:K, :K], K + n)
-        self.rows, self.first = frame[K:], K
+        self._start_from(frame)
 
     def expand(self) -> None:
         """Move the basis to what has coordinates Z; the block in hand is then let go."""
@@ -268,17 +289,15 @@ class FrameBlock(Block):
             if frame is not None:
                 Z = solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T
             recombine(B, Z[:, :K], Z[:, K:], X, self._source)
-        self.n, self.X, self._source = 0, None, None
+        self.n, self.X, self._source, self.loaded = 0, None, None, None
 
     def _open(self) -> None:
         """Begin an open block: the frame of the basis alone."""
         K, B = self.K, self.basis
-        self.Z, self.rows, self.first = self.open_Z, self.open_rows, self.K
         self.open_Z[:] = 0.0
         self.open_rows[:] = 0.0
         if self.direct:
             self.open_Z[:] = B
-            self.first = self.D
             return
         factor, failed = lapack.dpotrf((B @ B.T).astype(np.float64, copy=False), lower=1)
         if failed or np.min(np.abs(np.diag(factor))) ** 2 < self._trust:

@@ -2,9 +2,8 @@
 
 Three phases, which the user does not see:
 
-*exact*
-    Until the rows seen have more than K' directions (K' the oversampled rank) they are kept, compressed without loss: the answer is that of batch
-    PCA. Data of low rank stays here for ever.
+*exact* (`exact.py`)
+    While nothing needs to be left out: the answer is that of batch PCA. Data with few features, or few directions, stays here for ever.
 *streaming*
     The algorithm goes on from those K' directions with their variances.
 *read-out*
@@ -13,75 +12,41 @@ Three phases, which the user does not see:
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.linalg import eigh, pinvh, svd
+from scipy.linalg import pinvh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from online_psp._state import WritableState
 from online_psp.algorithms import ALGORITHMS
+from online_psp.exact import Exact, ReadOut, exact_phase, merge_scatter
 from online_psp.standardize import Moments, center_rows, merge_moments
 from online_psp.types import Array, Floats, Rate
 
 _BLOCK_BYTES = 1 << 22
+_ONE = np.ones(1)
 _FLOAT_RANK = 128  # directions kept when the number of components is a fraction of variance
 
 
-class ReadOut(NamedTuple):
-    """Ordered principal directions of what was seen."""
-
-    components: Array
-    """(K', D), orthonormal rows, largest variance first."""
-    scatter: Floats
-    """(K',): the sum, not the mean, of squares along them."""
-
-
-class Kept:
-    """The exact phase: rows that represent all rows seen, without loss, while their rank allows it.
-
-    Parameters
-    ----------
-    rank : int
-        How many directions may be represented.
-    """
-
-    def __init__(self, rank: int, D: int, dtype: DTypeLike) -> None:
-        self.rank = rank
-        self.rows: Array = np.zeros((2 * rank, D), dtype=dtype)
-        self.n = 0
-
-    def read_out(self) -> ReadOut:
-        """Singular vectors of the rows; beyond their rank, an orthonormal completion with no variance."""
-        rows = self.rows[: max(self.n, self.rank)]
-        _, values, directions = svd(rows, full_matrices=False, check_finite=False)
-        return ReadOut(directions, values.astype(np.float64) ** 2)
-
-    def compress(self) -> ReadOut | None:
-        """Make room, losing nothing; where that cannot be, the directions to go on from."""
-        found = self.read_out()
-        if found.scatter[self.rank :].sum() > (10.0 * np.finfo(self.rows.dtype).eps) ** 2 * found.scatter.sum() * len(found.scatter):
-            return ReadOut(found.components[: self.rank], found.scatter[: self.rank])
-        self.rows[: self.rank] = np.sqrt(found.scatter[: self.rank, np.newaxis]) * found.components[: self.rank]
-        self.n = self.rank
-        return None
-
-
-class _Stream:
-    """Everything learned; replaced as a whole by `fit`."""
+class Stream(WritableState):
+    """Everything learned; `fit` replaces it as a whole."""
 
     def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
-        self.kept: Kept | None = Kept(rank, D, dtype)
-        self.model: Any = None
+        self.rank, self.dtype = rank, dtype
+        self.exact: Exact | None = exact_phase(rank, D, dtype)
+        self.model: Any = None  # the algorithm, once the exact phase is over
         self.moments = Moments(0.0, np.zeros(D), 0.0)
         self.n_samples = 0
-        self.rank, self.dtype = rank, dtype
         self.found: ReadOut | None = None
-        self.refresh_at = 0.0
+        self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
+        self.components: Array = np.zeros((0, D))  # what it projects on until then
 
 
 def flip_signs(components: Array) -> Array:
@@ -94,18 +59,19 @@ def flip_signs(components: Array) -> Array:
 class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
 
-    A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and far more accurate. The result is
-    exactly that of batch PCA while the data has no more directions than are kept.
+    A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and far more accurate. With
+    few features (up to six times the directions kept), or data of few directions, the result is exactly that of batch PCA.
 
     Parameters
     ----------
     n_components : int, float or None
-        How many components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as there are features.
+        How many components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data
+        has directions.
     algorithm : {"fsm", "sm", "ipca", "ccipca"}
         What learns.
     oversample : int, optional
-        Directions kept beyond `n_components`; as many again by default, within the number of features. More of them make the result
-        more accurate, and cost in proportion. With a float `n_components` 128 directions are kept by default, and this many if given.
+        Directions kept beyond `n_components`; as many again and eight more by default, within the number of features. More of them make
+        the result more accurate, and cost in proportion. With a float `n_components`: how many are kept in all, 128 by default.
     gamma : float
         Step size ``2/(gamma (t−1) + 2)`` for FSM and SM: 2 weighs all samples alike, less forgets the old ones faster.
     ell : float
@@ -159,12 +125,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         center: bool = True,
         whiten: bool = False,
         block_size: int | str = "auto",
-        dtype: DTypeLike = None,
+        dtype: DTypeLike | None = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
+        self.n_components: Any = n_components
         self.algorithm = algorithm
-        self.oversample = oversample
+        self.oversample: Any = oversample
         self.gamma = gamma
         self.ell = ell
         self.learning_rate = learning_rate
@@ -225,8 +191,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         y : (n_components,)
             Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``16 K'`` samples).
         """
-        stream: _Stream | None = getattr(self, "_stream", None)
-        if stream is None or stream.kept is not None:
+        stream: Stream | None = self.__dict__.get("_stream")
+        if stream is None:
             row = np.asarray(x)
             if row.ndim != 1:
                 raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
@@ -236,16 +202,20 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             row = np.array(x, dtype=stream.dtype)
             if row.shape != (self.n_features_in_,):
                 raise ValueError(f"fit_next takes one sample of shape ({self.n_features_in_},); got shape {row.shape}.")
-            if not np.isfinite(np.dot(row, row)):
+            if not math.isfinite(float(np.dot(row, row))):
                 raise ValueError("The sample has NaN, infinity or values whose squares overflow; every value must be finite.")
-            step = float(self._steps(stream.moments.weight, np.ones(1))[0])
-            stream.model.fit_next(self._centred(row[np.newaxis], np.ones(1))[0], step)
+            before = stream.moments.weight
+            centred = self._centred(row[np.newaxis], _ONE)
+            if stream.exact is None:
+                stream.model.fit_next(centred[0], self._step(before))
+            else:
+                self._add_exactly(stream, centred)
             stream.n_samples += 1
-        if stream.moments.weight >= stream.refresh_at or stream.found is None:
-            stream.found = None
-            stream.refresh_at = stream.moments.weight + min(stream.moments.weight / 4, 16 * stream.rank)
-        y: Array = self._project(np.asarray(x, dtype=stream.dtype)[np.newaxis])[0]
-        return y
+        weight, stream.found = stream.moments.weight, None
+        if weight >= stream.refresh_at:
+            stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
+            stream.components = self.components_
+        return np.asarray(self._scores(np.asarray(x, dtype=stream.dtype)[np.newaxis], stream.components)[0])
 
     def merge(self, other: OnlinePCA) -> Self:
         """Take in what another model has learned from other rows, as if this one had seen them too.
@@ -266,22 +236,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ValueError("A model that centres and one that does not cannot be merged.")
         mine, others = self._stream, other._stream
         moments, between = merge_moments(mine.moments, others.moments)
-        found = [self._read_out(), other._read_out()]
-        rows = [np.sqrt(part.scatter)[:, np.newaxis] * part.components for part in found]
-        if self.center:
-            rows.append(between[np.newaxis])
-        else:
-            moments = Moments(moments.weight, moments.mean, mine.moments.scatter + others.moments.scatter)
-        stacked = np.concatenate(rows).astype(mine.dtype)
-        merged = _Stream(mine.rank, self.n_features_in_, mine.dtype)
+        if not self.center:
+            moments, between = moments._replace(scatter=mine.moments.scatter + others.moments.scatter), np.zeros_like(between)
+        merged = Stream(mine.rank, self.n_features_in_, mine.dtype)
         merged.moments, merged.n_samples = moments, mine.n_samples + others.n_samples
-        kept = Kept(mine.rank, self.n_features_in_, mine.dtype)
-        kept.rows, kept.n = stacked, len(stacked)
-        rest = kept.compress()
-        if rest is None:
-            assert merged.kept is not None
-            merged.kept.rows[: mine.rank], merged.kept.n = kept.rows[: mine.rank], mine.rank
-        else:
+        merged.exact, rest = merge_scatter([self._read_out(), other._read_out()], between[np.newaxis], mine.rank, mine.dtype)
+        if rest is not None:
             self._go_on_from(merged, rest)
         self._stream = merged
         return self
@@ -291,7 +251,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: ArrayLike) -> Array:
         """Coordinates of rows along the components, (n, n_components_)."""
         check_is_fitted(self)
-        return self._project(self._validate(X, reset=False))
+        return self._scores(self._validate(X, reset=False), self.components_)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Rows that have the given coordinates, (n, D)."""
@@ -371,11 +331,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def noise_variance_(self) -> float:
         stream = self._fitted()
-        left_out = min(self.n_features_in_, stream.n_samples) - self.n_components_
+        left_out: int = min(self.n_features_in_, stream.n_samples) - self.n_components_
         if left_out <= 0:
             return 0.0
         rest = stream.moments.scatter - float(self._read_out().scatter[: self.n_components_].sum())
-        return max(rest, 0.0) / self._degrees() / left_out
+        return float(max(rest, 0.0) / self._degrees() / left_out)
 
     @property
     def n_samples_seen_(self) -> int:
@@ -383,9 +343,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def n_components_(self) -> int:
-        wanted, D = self.n_components, self.n_features_in_
+        wanted: Any = self.n_components
+        D: int = self.n_features_in_
         if wanted is None:
-            return D
+            scatter = self._read_out().scatter
+            return max(1, int(np.sum(scatter > D * np.finfo(self._fitted().dtype).eps * scatter[0])))
         if isinstance(wanted, numbers.Integral):
             return min(int(wanted), D)
         explained = np.cumsum(self._read_out().scatter) / max(self._fitted().moments.scatter, np.finfo(np.float64).tiny)
@@ -413,14 +375,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _fitted(self) -> _Stream:
-        stream: _Stream | None = self.__dict__.get("_stream")
+    def _fitted(self) -> Stream:
+        stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
         return stream
 
     def _check_parameters(self) -> None:
-        wanted = self.n_components
+        wanted: Any = self.n_components
         if isinstance(wanted, bool) or not (wanted is None or isinstance(wanted, numbers.Real)):
             raise TypeError(f"n_components must be a whole number, a fraction or None; got {wanted!r}.")
         if isinstance(wanted, numbers.Integral):
@@ -448,16 +410,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return weights
 
-    def _new_stream(self, rows: Array) -> _Stream:
+    def _new_stream(self, rows: Array) -> Stream:
         D = rows.shape[1]
         if isinstance(self.n_components, numbers.Integral):
             K = int(self.n_components)
-            rank = 2 * K if self.oversample is None else K + int(self.oversample)
+            rank = 2 * K + 8 if self.oversample is None else K + int(self.oversample)
         elif self.n_components is None:
             rank = D
         else:
             rank = _FLOAT_RANK if self.oversample is None else max(1, int(self.oversample))
-        return _Stream(min(rank, D), D, rows.dtype)
+        return Stream(min(rank, D), D, rows.dtype)
 
     def _learn(self, rows: Array, weights: Floats) -> None:
         if not weights.all():
@@ -466,17 +428,22 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.itemsize))
         start = 0
         while start < len(rows):
-            room = step if stream.kept is None else min(step, len(stream.kept.rows) - stream.kept.n)
-            part, weight = rows[start : start + room].astype(stream.dtype), weights[start : start + room]
-            start += room
-            before = stream.moments.weight
+            stop = start + (step if stream.exact is None else min(step, stream.exact.room))
+            part, weight = rows[start:stop].astype(stream.dtype), weights[start:stop]
+            start, before = stop, stream.moments.weight
             centred = self._centred(part, weight)
-            if stream.kept is None:
+            if stream.exact is None:
                 stream.model.fit_block(centred, self._steps(before, weight))
             else:
-                self._keep(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
+                self._add_exactly(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
         stream.n_samples += len(rows)
-        stream.found = None
+        stream.found, stream.refresh_at = None, 0.0
+
+    def _add_exactly(self, stream: Stream, rows: Array) -> None:
+        assert stream.exact is not None
+        rest = stream.exact.add(rows)
+        if rest is not None:
+            self._go_on_from(stream, rest)
 
     def _centred(self, rows: Array, weights: Floats) -> Array:
         """Centre rows in place, online and exactly, and count them."""
@@ -500,17 +467,13 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         gamma = self.gamma if self.algorithm in ("fsm", "sm") else 2.0
         return np.asarray(2.0 * weights / (gamma * (after - weights) + 2.0 * weights))
 
-    def _keep(self, stream: _Stream, rows: Array) -> None:
-        kept = stream.kept
-        assert kept is not None
-        kept.rows[kept.n : kept.n + len(rows)] = rows
-        kept.n += len(rows)
-        if kept.n == len(kept.rows):
-            found = kept.compress()
-            if found is not None:
-                self._go_on_from(stream, found)
+    def _step(self, before: float) -> float:
+        """The same for a single sample of weight one, quickly."""
+        if self.learning_rate is not None or self.algorithm == "ccipca":
+            return float(self._steps(before, _ONE)[0])
+        return 2.0 / ((self.gamma if self.algorithm in ("fsm", "sm") else 2.0) * before + 2.0)
 
-    def _go_on_from(self, stream: _Stream, found: ReadOut) -> None:
+    def _go_on_from(self, stream: Stream, found: ReadOut) -> None:
         """Start the algorithm at its fixed point for these directions, with their variances."""
         rank, D = found.components.shape
         variances = found.scatter / stream.moments.weight
@@ -522,18 +485,17 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         else:
             start = {"Uhat0": found.components.T, "sigma2_0": variances}
         stream.model = ALGORITHMS[self.algorithm](rank, D, block_size=self.block_size, dtype=stream.dtype, **start)
-        stream.kept = None
+        stream.exact = None
 
     def _read_out(self) -> ReadOut:
         stream = self._fitted()
         if stream.found is None:
-            found = stream.model.principal_components() if stream.kept is None else None
-            if found is None:
-                assert stream.kept is not None
-                directions, scatter = stream.kept.read_out()
+            if stream.exact is not None:
+                directions, scatter = stream.exact.read_out()
             else:
-                directions, scatter = found[0], found[1] * stream.moments.weight
-            stream.found = ReadOut(flip_signs(directions[: stream.rank]), scatter[: stream.rank])
+                directions, variances = stream.model.principal_components()
+                scatter = variances * stream.moments.weight
+            stream.found = ReadOut(flip_signs(directions), scatter)
         return stream.found
 
     def _degrees(self) -> float:
@@ -541,11 +503,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weight = self._fitted().moments.weight
         return max(weight - 1.0, 1.0) if self.center else max(weight, 1.0)
 
-    def _project(self, rows: Array) -> Array:
-        stream = self._fitted()
-        components = self.components_
-        scores = rows @ components.T - (stream.moments.mean @ components.T).astype(rows.dtype) if self.center else rows @ components.T
+    def _scores(self, rows: Array, components: Array) -> Array:
+        scores: Array = rows @ components.T
+        if self.center:
+            scores -= (self._stream.moments.mean @ components.T).astype(scores.dtype)
         if self.whiten:
             scale = np.sqrt(self.explained_variance_)
-            scores = scores / np.maximum(scale, np.finfo(scores.dtype).eps * max(scale[0], np.finfo(scores.dtype).tiny)).astype(scores.dtype)
-        return np.asarray(scores)
+            smallest = np.finfo(scores.dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+            scores /= np.maximum(scale, smallest).astype(scores.dtype)
+        return scores

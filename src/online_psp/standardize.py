@@ -1,7 +1,8 @@
 """Mean and scatter of a stream: exact, in one pass, and mergeable.
 
-With ``T`` the weight seen before a row of weight ``w``, and ``μ`` the mean of it, the centred row ``x̃ = sqrt(T/(T+w)) (x − μ)`` has the property that
-``Σ w x̃ x̃ᵀ`` is the scatter about the *final* mean, exactly: whatever learns from x̃ learns from centred data, without having known the mean.
+With ``T`` the weight seen before a row of weight ``w``, and ``μ`` the mean of it, the centred row is ``x̃ = sqrt(T/(T+w)) (x − μ)``. Then
+``Σ w x̃ x̃ᵀ`` is the scatter about the *final* mean, exactly: whatever learns from x̃ learns from centred data, without having known the
+mean.
 """
 
 from __future__ import annotations

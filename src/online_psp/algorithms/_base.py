@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
+from online_psp._state import WritableState
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
 from online_psp.types import Array, Floats, Rate
 
@@ -66,7 +67,7 @@ def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
     return array
 
 
-class StreamingAlgorithm(ABC, Generic[BlockT]):
+class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     """The paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
 
     Until K rows have arrived they are kept as they are, and the answers are exact for them. The K-th row starts the algorithm from the thin

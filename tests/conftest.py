@@ -1,0 +1,32 @@
+"""Where the optional real data and recordings are, and how hypothesis runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
+)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def data_home() -> Path:
+    """The folder of the paper's real data sets."""
+    home = os.environ.get("ONLINE_PSP_DATA")
+    if not home or not Path(home).is_dir():
+        pytest.skip("the paper's data sets are not here: set ONLINE_PSP_DATA to their folder")
+    return Path(home)
+
+
+@pytest.fixture(scope="session")
+def golden_home(data_home: Path) -> Path:
+    """The folder of figures recorded from the authors' package, beside the data."""
+    home = data_home.parent / "golden"
+    if not home.is_dir():
+        pytest.skip(f"no recorded figures beside the data, in {home.name}/")
+    return home

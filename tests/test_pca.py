@@ -1,0 +1,319 @@
+"""OnlinePCA as a scikit-learn estimator, and against batch PCA."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gzip
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from online_psp import OnlinePCA
+from online_psp.metrics import subspace_error
+from online_psp.types import Floats
+from tests.oracle import NAMES
+
+
+@parametrize_with_checks([OnlinePCA(algorithm=name) for name in NAMES] + [OnlinePCA(2)])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+@parametrize_with_checks([OnlinePCA(1, oversample=0, algorithm=name) for name in NAMES])
+def test_scikit_learn_contract_while_streaming(estimator: Any, check: Any) -> None:
+    """Too few directions for the exact phase, even on the small data of these checks."""
+    if "sample_weight_equivalence" in check.func.__name__:
+        pytest.skip("to the last digit weights are repeats in the exact phase only; test_a_weight_of_two_is_the_row_twice has the rest")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def wide(n: int = 1500, D: int = 120, K: int = 5, seed: int = 0) -> Floats:
+    """Rows with an offset, wide enough that the streaming phase is reached, with strong directions of distinct variances."""
+    rng = np.random.default_rng(seed)
+    U = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    return rng.standard_normal((n, K)) * np.linspace(5, 2, K) @ U.T + 0.2 * rng.standard_normal((n, D)) + rng.standard_normal(D) * 3
+
+
+def streaming(model: OnlinePCA) -> bool:
+    return model._stream.exact is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_components_and_variances_are_those_of_batch_pca(name: str) -> None:
+    X = wide(4000)
+    model, batch = OnlinePCA(5, algorithm=name).fit(X), PCA(5).fit(X)
+    assert streaming(model)
+    loose = name == "ccipca"  # it forgets: its variances are those of the recent past
+    assert subspace_error(model.components_.T, batch.components_.T) < (0.02 if loose else 0.002)
+    assert np.abs(np.sum(model.components_ * batch.components_, axis=1)).min() > (0.99 if loose else 0.9999)
+    assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=0.2 if loose else 0.01)
+    assert np.allclose(model.mean_, X.mean(axis=0), atol=1e-12)
+    assert model.noise_variance_ == pytest.approx(batch.noise_variance_, rel=0.2 if loose else 0.01)
+    assert model.n_samples_seen_ == 4000
+    if not loose:
+        assert np.allclose(model.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=0.01)
+        assert np.allclose(model.singular_values_, batch.singular_values_, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["few features", "few directions", "few rows"])
+def test_exact_while_nothing_need_be_left_out(name: str, kind: str) -> None:
+    rng = np.random.default_rng(5)
+    X = {
+        "few features": rng.standard_normal((700, 30)) * np.linspace(3, 1, 30),
+        "few directions": rng.standard_normal((700, 6)) * np.linspace(3, 1, 6) @ rng.standard_normal((6, 200)),
+        "few rows": rng.standard_normal((12, 200)) * np.linspace(3, 1, 200),
+    }[kind] + 2.0
+    model = OnlinePCA(4, algorithm=name)
+    for part in np.array_split(X, 11):
+        model.partial_fit(part)
+    batch = PCA(4, svd_solver="full").fit(X)
+    assert not streaming(model)
+    assert subspace_error(model.components_.T, batch.components_.T) < 1e-10
+    assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=1e-10)
+    assert np.allclose(model.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=1e-10)
+    assert model.noise_variance_ == pytest.approx(batch.noise_variance_, rel=1e-8)
+    assert np.allclose(model.score_samples(X), batch.score_samples(X), rtol=1e-6)
+    assert np.allclose(model.get_covariance(), batch.get_covariance(), atol=1e-9)
+    assert np.allclose(model.get_precision() @ model.get_covariance(), np.eye(X.shape[1]), atol=1e-8)
+    assert np.allclose(np.abs(model.transform(X)), np.abs(batch.transform(X)), atol=1e-8)
+    assert np.allclose(model.inverse_transform(model.transform(X)), batch.inverse_transform(batch.transform(X)), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8)
+@given(cuts=st.lists(st.integers(0, 400), max_size=8), single=st.integers(0, 60))
+def test_any_cut_of_the_stream_gives_the_same_model(name: str, cuts: list[int], single: int) -> None:
+    X = wide(400)
+    whole, cut = OnlinePCA(3, algorithm=name).fit(X), OnlinePCA(3, algorithm=name)
+    edges = [0, *sorted(cuts), 400 - single]
+    for start, stop in zip(edges, edges[1:], strict=False):
+        if start < stop <= 400 - single:
+            cut.partial_fit(X[start:stop])
+    for x in X[cut.n_samples_seen_ if hasattr(cut, "_stream") else 0 :]:
+        cut.fit_next(x)
+    assert streaming(cut)
+    assert cut.n_samples_seen_ == 400
+    assert subspace_error(whole.components_.T, cut.components_.T) < 1e-10
+    assert np.allclose(whole.explained_variance_, cut.explained_variance_, rtol=1e-10)
+    assert np.allclose(whole.mean_, cut.mean_, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fsm", "sm", "ipca"])
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_units_do_not_matter(name: str, unit: float) -> None:
+    X = wide(600)
+    one, two = OnlinePCA(4, algorithm=name).fit(X), OnlinePCA(4, algorithm=name).fit(X * unit)
+    assert streaming(one)
+    assert np.abs(one.components_ - two.components_).max() < 1e-8
+    assert np.allclose(one.explained_variance_ * unit**2, two.explained_variance_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["fsm", "sm", "ipca"])
+def test_centring_online_is_centring_offline(name: str) -> None:
+    X = wide(2000)
+    centred = X - X.mean(axis=0)
+    truth = PCA(5).fit(X).components_.T
+    online = subspace_error(OnlinePCA(5, algorithm=name).fit(X).components_.T, truth)
+    offline = subspace_error(OnlinePCA(5, algorithm=name, center=False).fit(centred).components_.T, truth)
+    assert online == pytest.approx(offline, rel=0.1)
+
+
+def test_without_centring_the_origin_is_the_mean() -> None:
+    X = wide(800)
+    model = OnlinePCA(6, center=False).fit(X)
+    expected = np.linalg.svd(X, full_matrices=False)[2][:6]
+    assert subspace_error(model.components_.T, expected.T) < 0.01
+    assert np.array_equal(model.mean_, np.zeros(120))
+    assert np.allclose(model.transform(X), X @ model.components_.T)
+
+
+@pytest.mark.parametrize("D", [20, 120])
+def test_a_weight_of_two_is_the_row_twice(D: int) -> None:
+    X = wide(500, D=D)
+    weights = np.random.default_rng(1).integers(0, 4, 500)
+    weighted = OnlinePCA(4).partial_fit(X[:300], sample_weight=weights[:300]).partial_fit(X[300:], sample_weight=weights[300:])
+    repeated = OnlinePCA(4).fit(np.repeat(X, weights, axis=0))
+    tolerance = 1e-9 if D == 20 else 2e-3  # exact with few features; streaming, to what one update in place of two differs by
+    assert streaming(weighted) == (D == 120)
+    assert np.allclose(weighted.mean_, repeated.mean_)
+    assert subspace_error(weighted.components_.T, repeated.components_.T) < tolerance
+    assert np.allclose(weighted.explained_variance_, repeated.explained_variance_, rtol=tolerance)
+    assert OnlinePCA(4).fit(X, sample_weight=np.ones(500)).explained_variance_ == pytest.approx(OnlinePCA(4).fit(X).explained_variance_)
+
+
+@pytest.mark.parametrize("D", [20, 120])
+@pytest.mark.parametrize("name", ["fsm", "ipca"])
+def test_merged_models_have_seen_both_streams(name: str, D: int) -> None:
+    X = wide(2000, D=D)
+    X[1000:] += 1.5  # streams with different means
+    batch = PCA(5).fit(X)
+    one, two = OnlinePCA(5, algorithm=name).fit(X[:1300]), OnlinePCA(5, algorithm=name).fit(X[1300:])
+    kept = copy.deepcopy(two)
+    ab, ba = copy.deepcopy(one).merge(two), copy.deepcopy(two).merge(one)
+    assert np.array_equal(kept.components_, two.components_)
+    assert ab.n_samples_seen_ == ba.n_samples_seen_ == 2000
+    assert np.allclose(ab.mean_, X.mean(axis=0), atol=1e-12)
+    assert subspace_error(ab.components_.T, ba.components_.T) < 1e-10
+    assert subspace_error(ab.components_.T, batch.components_.T) < (1e-2 if D == 120 else 1e-3)
+    assert ab.explained_variance_ == pytest.approx(batch.explained_variance_, rel=0.01)
+    assert ab.explained_variance_ratio_ == pytest.approx(batch.explained_variance_ratio_, rel=0.01)
+    more = ab.partial_fit(X[:500])
+    assert more.n_samples_seen_ == 2500
+    assert np.allclose(more.components_ @ more.components_.T, np.eye(5), atol=1e-10)
+
+
+def test_many_models_merge_with_reduce() -> None:
+    X = wide(3000)
+    parts = [OnlinePCA(5).fit(part) for part in np.array_split(X, 8)]
+    merged = functools.reduce(lambda one, two: one.merge(two), parts)
+    assert merged.n_samples_seen_ == 3000
+    assert subspace_error(merged.components_.T, PCA(5).fit(X).components_.T) < 0.005
+    tiny = functools.reduce(lambda one, two: one.merge(two), [OnlinePCA(5).fit(part) for part in np.array_split(X[:40], 8)])
+    assert subspace_error(tiny.components_.T, PCA(5).fit(X[:40]).components_.T) < 0.1
+
+
+def test_models_that_cannot_be_merged() -> None:
+    X = wide(100)
+    with pytest.raises(ValueError, match="same number of features; got 120 and 60"):
+        OnlinePCA(3).fit(X).merge(OnlinePCA(3).fit(X[:, :60]))
+    with pytest.raises(ValueError, match="centres and one that does not"):
+        OnlinePCA(3).fit(X).merge(OnlinePCA(3, center=False).fit(X))
+    with pytest.raises(NotFittedError):
+        OnlinePCA(3).fit(X).merge(OnlinePCA(3))
+
+
+def test_a_share_of_variance_chooses_the_number() -> None:
+    X = wide(1000)
+    for share in (0.5, 0.9, 0.99):
+        assert OnlinePCA(share).fit(X).n_components_ == PCA(share, svd_solver="full").fit(X).n_components_
+    poor = OnlinePCA(0.9999, oversample=10).fit(X)
+    with pytest.warns(UserWarning, match=r"The 10 directions kept explain 0\.9\d+ of the variance, less than the 0\.9999 asked for"):
+        assert poor.n_components_ == 10
+
+
+def test_noise_variance_is_the_truth() -> None:
+    from online_psp.datasets import spiked_covariance
+
+    sample = spiked_covariance(20_000, 200, 8, rho=0.01, seed=2)
+    assert OnlinePCA(8).fit(sample.X).noise_variance_ == pytest.approx(0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_in_float32_out(name: str) -> None:
+    X = wide(1500)
+    single, double = OnlinePCA(4, algorithm=name).fit(X.astype(np.float32)), OnlinePCA(4, algorithm=name).fit(X)
+    assert single.components_.dtype == single.transform(X.astype(np.float32)).dtype == single.mean_.dtype == np.float32
+    assert subspace_error(single.components_.T, double.components_.T) < 1e-3
+    assert OnlinePCA(4, dtype=np.float32).fit(X).components_.dtype == np.float32
+
+
+def test_fit_next_projects_on_the_components() -> None:
+    X = wide(2000, K=4)
+    model = OnlinePCA(4).partial_fit(X[:1000])
+    Y = np.array([model.fit_next(x) for x in X[1000:]])
+    assert Y.shape == (1000, 4)
+    expected = model.transform(X[1000:])
+    assert np.linalg.norm(np.abs(Y[500:]) - np.abs(expected[500:])) / np.linalg.norm(expected[500:]) < 0.02
+    before = pickle.dumps(model)
+    for bad, message in ((X[0, :5], "one sample of shape"), (X[0] * np.nan, "finite"), (X[:2], "one sample of shape")):
+        with pytest.raises(ValueError, match=message):
+            model.fit_next(bad)
+    assert pickle.dumps(model) == before
+    assert OnlinePCA(3).fit_next(X[0]).shape == (3,)
+
+
+@pytest.mark.parametrize("seen", [0, 10, 700])
+def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
+    X = wide(800)
+    model = OnlinePCA(4)
+    if seen:
+        model.partial_fit(X[:seen])
+    before = pickle.dumps(model.__dict__.get("_stream"))
+    bad = X[:50].copy()
+    bad[7, 3] = np.nan
+    for rows, error in ((bad, ValueError), (X[:, :7] if seen else X[:, :0], ValueError), (np.full((3, 120), "a"), ValueError)):
+        with pytest.raises(error):
+            model.partial_fit(rows)
+        assert pickle.dumps(model.__dict__.get("_stream")) == before
+    with pytest.raises(ValueError, match="weight"):
+        model.partial_fit(X[:3], sample_weight=[1.0, -1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "at least 1; got 0"),
+        ({"n_components": 1.5}, "between 0 and 1; got 1.5"),
+        ({"n_components": 121}, "not be larger than the number of features, 120; got 121"),
+        ({"algorithm": "magic"}, "one of fsm, sm, ipca, ccipca; got 'magic'"),
+        ({"oversample": -1}, "oversample must be a whole number, 0 or more; got -1"),
+        ({"gamma": 0.0}, "gamma must be positive"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        OnlinePCA(**parameters).fit(wide(50))
+
+
+def test_names_frames_and_pipelines() -> None:
+    X = wide(300, D=20)
+    frame = pd.DataFrame(X, columns=[f"gene{i}" for i in range(20)])
+    model = OnlinePCA(3).set_output(transform="pandas").fit(frame)
+    out = model.transform(frame)
+    assert list(out.columns) == ["onlinepca0", "onlinepca1", "onlinepca2"]
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert make_pipeline(StandardScaler(), OnlinePCA(2)).fit_transform(X).shape == (300, 2)
+    assert "OnlinePCA" in model._repr_html_()
+    whitened = OnlinePCA(3, whiten=True).fit(X)
+    assert np.allclose(np.std(whitened.transform(X), axis=0, ddof=1), 1.0)
+    assert np.allclose(whitened.inverse_transform(whitened.transform(X)), model.inverse_transform(out.to_numpy()))
+
+
+def test_results_repeat_to_the_last_bit() -> None:
+    X = wide(700)
+    assert np.array_equal(OnlinePCA(4).fit(X).components_, OnlinePCA(4).fit(X).components_)
+    components = OnlinePCA(4).fit(X).components_
+    assert (components[np.arange(4), np.argmax(np.abs(components), axis=1)] > 0).all()
+
+
+def test_not_fitted() -> None:
+    for ask in ("components_", "mean_", "explained_variance_", "noise_variance_", "n_samples_seen_"):
+        with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+            getattr(OnlinePCA(2), ask)
+    with pytest.raises(NotFittedError):
+        OnlinePCA(2).transform(np.zeros((2, 3)))
+
+
+def test_on_mnist(data_home: Path) -> None:
+    with gzip.open(data_home / "train-images-idx3-ubyte.gz") as file:
+        X = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(np.float32)
+    X = X[np.random.default_rng(0).permutation(len(X))][:20_000] / 255
+    batch = PCA(16, svd_solver="covariance_eigh").fit(X.astype(np.float64))
+    single, double = OnlinePCA(16).fit(X), OnlinePCA(16).fit(X.astype(np.float64))
+    errors = [subspace_error(model.components_.T, batch.components_.T) for model in (single, double)]
+    assert streaming(double)
+    assert errors[1] < 0.01
+    assert errors[0] == pytest.approx(errors[1], rel=0.01)
+    assert np.abs(np.sum(double.components_[:10] * batch.components_[:10], axis=1)).min() > 0.9999
+    assert np.allclose(double.explained_variance_, batch.explained_variance_, rtol=0.01)
+    parts = [OnlinePCA(16).fit(part) for part in np.array_split(X.astype(np.float64), 8)]
+    merged = functools.reduce(lambda one, two: one.merge(two), parts)
+    assert subspace_error(merged.components_.T, batch.components_.T) <= 2 * errors[1]
