@@ -101,7 +101,7 @@ def _run(
     except TypeError as error:  # a dtype that NumPy does not know
         raise fail(f"--dtype: {error}.", USAGE) from None
     run, again = _prepare(source, output, model, feeding, *resuming)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before_us = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is asked to end, ends as with Ctrl-C
     began, first, before = time.monotonic(), run.done, run.row
     try:
         with Progress(run, shown=not quiet) as progress:
@@ -117,6 +117,8 @@ def _run(
     except (ValueError, OSError) as error:
         _say_what_is_left(output, error)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before_us)
     with streams.unbroken():
         streams.checkpoint(run, output)
     _report(run, output, time.monotonic() - began, run.done - first, quiet, as_json)
