@@ -192,7 +192,14 @@ def test_from_any_row_in_any_cut(tmp_path: Path, maker: Callable[[Path, Floats],
 
 def test_types_are_known_and_kept(tmp_path: Path) -> None:
     X = data()
-    for kind, expected in (("float32", "float32"), (">f4", "float32"), ("int16", "float64"), ("uint8", "float64"), (">f8", "float64"), (bool, "float64")):
+    for kind, expected in (
+        ("float32", "float32"),
+        (">f4", "float32"),
+        ("int16", "float64"),
+        ("uint8", "float64"),
+        (">f8", "float64"),
+        (bool, "float64"),
+    ):
         np.save(tmp_path / "x.npy", X.astype(kind))
         source = open_source(tmp_path / "x.npy")
         assert source.dtype == np.dtype(expected)
@@ -339,7 +346,15 @@ def test_what_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "x.doc").touch()
     (tmp_path / "x.raw").write_bytes(b"12345")
     np.savez(tmp_path / "two.npz", a=np.zeros((2, 2)), b=np.zeros((2, 2)))
-    for wrong in (tmp_path / "none.npy", tmp_path / "x.doc", tmp_path, 3, tmp_path / "x.raw", tmp_path / "two.npz", f"{tmp_path / 'two.npz'}::c"):
+    for wrong in (
+        tmp_path / "none.npy",
+        tmp_path / "x.doc",
+        tmp_path,
+        3,
+        tmp_path / "x.raw",
+        tmp_path / "two.npz",
+        f"{tmp_path / 'two.npz'}::c",
+    ):
         with pytest.raises(UnknownSourceError):
             open_source(wrong)
     with pytest.raises(SourceError, match="row 1: the file ends in the middle"):

@@ -30,7 +30,9 @@ def fit(
     dtype: Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")] = None,
     features: Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")
+    ] = None,
     checkpoint_every: Annotated[str, typer.Option(help="Time (30s, 5m, 1h) or a number of samples.")] = "60s",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the model file, if it is there.")] = False,
     resume_at_end: Annotated[bool, typer.Option("--resume-at-end", help="The same, for a feed that goes on where it stopped.")] = False,
