@@ -94,12 +94,12 @@ def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: typ
     """
     from online_psp.algorithms import ALGORITHMS
 
-    kind = ALGORITHMS[fields.choice("algorithm", *ALGORITHMS)]
+    kind: Any = ALGORITHMS[fields.choice("algorithm", *ALGORITHMS)]
     if cls is not None and not issubclass(kind, cls):
         raise ModelFileError(f"it holds an {kind.__name__} model; load it with {kind.__name__}.load")
     K, D = fields.count("K", 1), fields.optional("D", int)
     phase = fields.choice("phase", "new", "kept", "running")
-    if D is not None and D < K or D is None and phase != "new":
+    if (phase != "new") if D is None else D < K:
         raise ModelFileError("it has fewer features than directions")
     size = fields.values.get("block_size")
     block_size: Any = "auto" if size == "auto" else fields.count("block_size", 1)

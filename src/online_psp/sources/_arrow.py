@@ -19,7 +19,7 @@ def open_arrow(paths: list[Path], dtype: Any, name: str, columns: Sequence[str |
     """The numeric columns of files with one schema; a column of lists of equal length gives as many features."""
     try:
         import pyarrow as pa
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow.parquet
     except ImportError:
         raise MissingExtraError(f"Reading {name} needs pyarrow: pip install 'online-psp[arrow]'.") from None
     try:
