@@ -74,7 +74,7 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, op
 
         model = OnlinePCA(3, oversample=2)
         return streams.fit_stream(
-            tmp_path / "x.npy", tmp_path / name, model, block=64, checkpoint_every=100, resume_from=again, report=report, **options
+            tmp_path / "x.npy", tmp_path / name, model, block=64, checkpoint_every=100, resume=again, report=report, **options
         )
 
     whole = go("whole.psp", None, False)
@@ -112,8 +112,8 @@ def test_iterables_skip_what_was_done_or_go_on(tmp_path: Path) -> None:
         path.unlink(missing_ok=True)
         with pytest.raises(StopError):
             streams.fit_stream(broken(), path, OnlinePCA(2), block=64, checkpoint_every=64)
-        assert streams.resume(path).row == 256
-        model = streams.fit_stream(iter(rest), path, resume_from=True, at_end=at_end)
+        assert streams.reopen(path).row == 256
+        model = streams.fit_stream(iter(rest), path, resume=True, at_end=at_end)
         assert model.n_samples_seen_ == 700
         np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
 
@@ -123,13 +123,13 @@ def test_a_file_that_has_grown_or_shrunk(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X[:300])
     streams.fit_stream(tmp_path / "x.npy", tmp_path / "m.psp", OnlinePCA(2))
     np.save(tmp_path / "x.npy", X)
-    model = streams.fit_stream(tmp_path / "x.npy", tmp_path / "m.psp", resume_from=True)
+    model = streams.fit_stream(tmp_path / "x.npy", tmp_path / "m.psp", resume=True)
     assert model.n_samples_seen_ == 500
     np.testing.assert_allclose(model.components_, OnlinePCA(2).fit(X).components_, atol=1e-12)
     for wrong, message in ((X[:100], "not the same data"), (X[:, :5], "features")):
         np.save(tmp_path / "x.npy", wrong)
         with pytest.raises(SourceError, match=message):
-            streams.fit_stream(tmp_path / "x.npy", tmp_path / "m.psp", resume_from=True)
+            streams.fit_stream(tmp_path / "x.npy", tmp_path / "m.psp", resume=True)
 
 
 def test_what_cannot_be_run(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
         streams.fit_stream(np.zeros((0, 4)), tmp_path / "m.psp", OnlinePCA(2))
     OnlinePCA(2).fit(data(10)).save(tmp_path / "m.psp")
     with pytest.raises(ModelFileError, match="without the position"):
-        streams.resume(tmp_path / "m.psp")
+        streams.reopen(tmp_path / "m.psp")
     for wrong in ("0", "5x", "1.5", "-3s", ""):
         with pytest.raises(ValueError, match="Checkpoints come every"):
             streams.Timer(wrong)
@@ -263,7 +263,7 @@ def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, tex
     assert f"bad.csv, row 12345 (line 12346): it has {'an empty or ' if 'NaN' in message else ''}" in done.stderr or message in done.stderr
     assert "bad.csv, row 12345 (line 12346)" in done.stderr
     assert message in done.stderr
-    run = streams.resume(tmp_path / "m.psp")
+    run = streams.reopen(tmp_path / "m.psp")
     assert run.row == run.model.n_samples_seen_ == 12_000
     found = json.loads(psp(*arguments, "--resume", "--on-bad-row", "skip", "--json").stdout)
     assert (found["samples"], found["skipped"], found["skipped_rows"]) == (12_999, 1, [12_345])
@@ -329,7 +329,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
     assert process.returncode == 130
     assert "To go on: psp fit" in said
     assert said.rstrip().endswith("--resume")
-    run = streams.resume(tmp_path / "m.psp")
+    run = streams.reopen(tmp_path / "m.psp")
     assert 0 < run.row == run.model.n_samples_seen_ < 60_000
     assert f"row {run.row}" in said
     psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "m.psp", "-q", "--block", 16, "--resume")
@@ -390,7 +390,7 @@ def test_fifty_kills_and_not_a_row_lost(tmp_path: Path) -> None:
     assert kills == 50
     assert writing > 0
     assert (tmp_path / "killed.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
-    run = streams.resume(tmp_path / "killed.psp")
+    run = streams.reopen(tmp_path / "killed.psp")
     assert run.finished
     assert run.row == run.model.n_samples_seen_ == len(X)
     assert sorted(os.listdir(tmp_path)) == ["killed.psp", "whole.psp", "x.npy"]

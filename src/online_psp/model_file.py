@@ -70,7 +70,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)
+    if os.name == "posix":
+        _sync_folder(target.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as error:  # some network file systems have no such thing

@@ -78,7 +78,7 @@ def describe(source: Source) -> dict[str, Any]:
     }
 
 
-def resume(path: str | os.PathLike[str], learning_rate: Any = None) -> Run:
+def reopen(path: str | os.PathLike[str], learning_rate: Any = None) -> Run:
     """The run that a checkpoint holds."""
     model, header = pca_state.load(path, learning_rate)
     try:
@@ -227,7 +227,7 @@ def fit_stream(
     seed: int = 0,
     on_bad_row: str = "stop",
     checkpoint_every: str | int = "60s",
-    resume_from: bool = False,
+    resume: bool = False,
     at_end: bool = False,
     report: Callable[[Run], None] | None = None,
 ) -> OnlinePCA:
@@ -242,7 +242,7 @@ def fit_stream(
         To start with; where a checkpoint is resumed, the model is the one in it.
     block, epochs, shuffle_buffer, seed, on_bad_row, checkpoint_every
         As the options of ``psp fit``.
-    resume_from : bool
+    resume : bool
         Go on from `path`, if it is there. Rows that were done with are skipped, also those of an iterable,
     at_end : bool
         unless it goes on from there by itself.
@@ -250,8 +250,8 @@ def fit_stream(
         Called with the run after each step.
     """
     rows = open_source(source)
-    if resume_from and os.path.exists(path):
-        run = resume(path)
+    if resume and os.path.exists(path):
+        run = reopen(path)
     else:
         run = start(rows, OnlinePCA() if model is None else model, block=block, epochs=epochs, shuffle_buffer=shuffle_buffer, seed=seed)
         at_end = False

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 _LOOK_EVERY = 1.0  # seconds between read-outs of the variance at least; never more than a twentieth of the time
+_DRAW_EVERY = 0.1
 
 
 class Progress:
@@ -25,6 +26,7 @@ class Progress:
         self.task: Any = None
         self.next_look = time.monotonic() + _LOOK_EVERY
         self.began, self.first = time.monotonic(), run.done
+        self.next_draw = 0.0
         self.explained = "…"
         if shown:
             self._open()
@@ -37,11 +39,11 @@ class Progress:
         total = self.run.source.get("total")
         self.bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}" + ("/{task.total:,.0f} rows" if total is not None else " rows")),
-            TextColumn("{task.fields[rate]} rows/s"),
+            BarColumn(bar_width=10),
+            TextColumn("{task.completed:,.0f}" + ("/{task.total:,.0f}" if total is not None else " rows")),
+            TextColumn("{task.fields[rate]}/s"),
             TimeRemainingColumn() if total is not None else TimeElapsedColumn(),
-            TextColumn("variance explained {task.fields[explained]}"),
+            TextColumn("explains {task.fields[explained]}"),
             console=Console(stderr=True),
             transient=True,
         )
@@ -62,6 +64,9 @@ class Progress:
         if self.bar is None:
             return
         now = time.monotonic()
+        if now < self.next_draw:
+            return
+        self.next_draw = now + _DRAW_EVERY
         if now >= self.next_look:
             self.explained = f"{100 * float(self.run.model.explained_variance_ratio_.sum()):.2f} %"
             took = time.monotonic() - now

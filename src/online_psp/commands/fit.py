@@ -133,7 +133,7 @@ def _prepare(source: Any, output: Path, model: dict[str, Any], feeding: dict[str
     if at_end and not source.once:
         raise fail(f"--resume-at-end is for standard input; {source.name} is read from the row where the run stopped.", USAGE)
     if resume and output.exists():
-        run = streams.resume(output)
+        run = streams.reopen(output)
         known = {**{name: getattr(run.model, name) for name in model}, **{name: getattr(run, name) for name in feeding}}
         for name, value in {**model, **feeding}.items():
             if value is not None and value != known[name] and name != "epochs":
@@ -172,7 +172,7 @@ def _what_is_left(output: Path) -> str:
     from online_psp.model_file import ModelFileError
 
     try:
-        kept = streams.resume(output)
+        kept = streams.reopen(output)
     except (ModelFileError, OSError):
         return ""
     return f" The last checkpoint, {output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
