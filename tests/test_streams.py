@@ -260,7 +260,6 @@ def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, tex
     path = write_csv(tmp_path / "bad.csv", X, {12_345: text})
     arguments = ["fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--block", 500, "--checkpoint-every", 4000]
     done = psp(*arguments, code=1)
-    assert f"bad.csv, row 12345 (line 12346): it has {'an empty or ' if 'NaN' in message else ''}" in done.stderr or message in done.stderr
     assert "bad.csv, row 12345 (line 12346)" in done.stderr
     assert message in done.stderr
     run = streams.reopen(tmp_path / "m.psp")
@@ -270,7 +269,7 @@ def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, tex
     expected = OnlinePCA(2).fit(np.delete(X, 12_344, axis=0))
     np.testing.assert_allclose(OnlinePCA.load(tmp_path / "m.psp").components_, expected.components_, atol=1e-11)
     done = psp("fit", path, "-k", 2, "-o", tmp_path / "s.psp", "--on-bad-row", "skip", "--block", 500)
-    assert "1 bad rows were skipped: 12345." in done.stderr
+    assert "1 bad row was skipped: 12345." in done.stderr
     psp("transform", tmp_path / "m.psp", path, "-o", tmp_path / "s.npy", code=1)
     assert not (tmp_path / "s.npy").exists()
     assert not list(tmp_path.glob(".*"))

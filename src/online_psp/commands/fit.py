@@ -200,7 +200,8 @@ def _report(run: Any, output: Path, seconds: float, rows: int, quiet: bool, as_j
         )
     if run.skipped and not as_json:
         named = ", ".join(str(row) for row in run.skipped_rows)
-        typer.echo(f"psp: {run.skipped} bad rows were skipped: {named}{', …' if run.skipped > len(run.skipped_rows) else ''}.", err=True)
+        rows_were = "row was" if run.skipped == 1 else "rows were"
+        typer.echo(f"psp: {run.skipped} bad {rows_were} skipped: {named}{', …' if run.skipped > len(run.skipped_rows) else ''}.", err=True)
     if not quiet and not as_json:
         typer.echo(
             f"{output}: {model.n_components_} components of {model.n_features_in_} features from {model.n_samples_seen_} samples, "
