@@ -237,7 +237,7 @@ class FrameBlock(Block):
     def first(self) -> int:
         if self.loaded is not None:
             return self.loaded[2]
-        return self.D if self.direct else self.K
+        return int(self.D if self.direct else self.K)
 
     def _start_from(self, frame: Floats) -> None:
         """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
