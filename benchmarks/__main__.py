@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine
+from benchmarks import engine, pca
 
-BENCHMARKS = {"engine": engine.main}
+BENCHMARKS = {"engine": engine.main, "pca": pca.main}
 
 
 def main(names: list[str]) -> int:

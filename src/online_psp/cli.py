@@ -41,9 +41,9 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
     for name in dict.fromkeys(result.problem for result in results):
-        table = Table(title=name, caption="µs per sample, one thread; literal: the paper's update as printed, in NumPy")
-        for column in ("method", "fit_next", "fit_block", "literal", "speed-up", "Err_batch", "Err_pop"):
-            table.add_column(column, justify="left" if column == "method" else "right")
+        table = Table(title=name, caption="µs per sample, one thread: fit_next, fit_block, and the paper's update as printed, in NumPy")
+        for column in ("method", "fit_next", "block", "literal", "faster", "Err_batch", "Err_pop"):
+            table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
         for result in results:
             if result.problem == name:
                 table.add_row(

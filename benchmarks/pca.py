@@ -1,0 +1,127 @@
+"""OnlinePCA against what scikit-learn has: time per sample and error, one pass, single-threaded.
+
+MNIST where ``ONLINE_PSP_DATA`` points at it, otherwise the digits inside scikit-learn, in random order and sorted by label (a stream as hard
+as real ones are).
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA, IncrementalPCA
+from threadpoolctl import threadpool_limits
+
+from benchmarks.timing import seconds
+from online_psp import FSM, OnlinePCA
+from online_psp.metrics import subspace_error
+from online_psp.types import Floats
+
+
+class Row(NamedTuple):
+    order: str
+    K: int
+    method: str
+    microseconds: float
+    error: float
+    variance_error: float
+    """Largest relative error of a variance."""
+
+
+def load() -> tuple[str, Floats, Any]:
+    """Rows, and a label for each: by position on a fixed random projection where the set has no labels beside it."""
+    home = Path(os.environ.get("ONLINE_PSP_DATA", "nowhere"))
+    path = home / "train-images-idx3-ubyte.gz"
+    if not path.exists():
+        digits = load_digits()
+        return "digits", digits.data, digits.target
+    with gzip.open(path) as file:
+        X = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(np.float64) / 255
+    # The labels are not in this folder; clusters of the images do as well to make a stream that drifts.
+    from sklearn.cluster import MiniBatchKMeans
+
+    return "MNIST", X, MiniBatchKMeans(10, random_state=0, n_init=3).fit_predict(X)
+
+
+def fitted(make: Callable[[], Any], X: Floats, repeats: int = 3) -> tuple[Any, float]:
+    """The model, and the median time of a fit."""
+    make().fit(X[:3000])
+    times = []
+    for _ in range(repeats):
+        model = make()
+        start = time.perf_counter()
+        model.fit(X)
+        _ = model.components_
+        times.append(time.perf_counter() - start)
+    return model, float(np.median(times))
+
+
+def compare(name: str, X: Floats, order: str, sizes: list[int], progress: Progress) -> list[Row]:
+    rows = []
+    task = progress.add_task(f"{name}, {order}", total=4 * len(sizes))
+    for K in sizes:
+        batch, batch_time = fitted(lambda K=K: PCA(K, svd_solver="covariance_eigh"), X, repeats=1)  # type: ignore[misc]
+        methods: list[tuple[str, Callable[[], Any], int]] = [
+            ("IncrementalPCA", lambda K=K: IncrementalPCA(K), 1),  # type: ignore[misc]
+            ("IncrementalPCA, 2K cut to K", lambda K=K: IncrementalPCA(2 * K), 1),  # type: ignore[misc]
+            ("OnlinePCA", lambda K=K: OnlinePCA(K), 3),  # type: ignore[misc]
+        ]
+        rows.append(Row(order, K, "PCA, whole array", 1e6 * batch_time / len(X), 0.0, 0.0))
+        progress.advance(task)
+        for label, make, repeats in methods:
+            model, took = fitted(make, X, repeats)
+            error = subspace_error(model.components_[:K].T, batch.components_.T)
+            variance = np.abs(model.explained_variance_[:K] / batch.explained_variance_ - 1).max()
+            rows.append(Row(order, K, label, 1e6 * took / len(X), error, float(variance)))
+            progress.advance(task)
+    return rows
+
+
+def overhead() -> tuple[float, float]:
+    """Microseconds of `fit_next` at D=64, K=8: OnlinePCA's, and that of FSM with as many directions."""
+    X = np.random.default_rng(0).standard_normal((512, 64))
+    model, fsm = OnlinePCA(8).fit(X), FSM(24, 64)
+    fsm.fit_block(X)
+    rows = list(X[:256])
+    ours = seconds(lambda: [model.fit_next(x) for x in rows]) / len(rows)
+    return 1e6 * ours, 1e6 * seconds(lambda: [fsm.fit_next(x) for x in rows]) / len(rows)
+
+
+def main() -> list[Row]:
+    console = Console(width=150)
+    name, X, labels = load()
+    sizes = [16, 64, 128] if name == "MNIST" else [4, 8, 16]
+    shuffled = X[np.random.default_rng(0).permutation(len(X))]
+    with threadpool_limits(1), Progress(console=console) as progress:
+        rows = compare(name, shuffled, "random order", sizes, progress)
+        rows += compare(name, X[np.argsort(labels, kind="stable")], "sorted", sizes, progress)
+        single, alone = overhead()
+    table = Table(title=f"{name}, {X.shape[0]} × {X.shape[1]}, one pass, one thread")
+    for column in ("order", "K", "method", "µs per sample", "faster", "Err_batch", "variances within"):
+        table.add_column(column, justify="left" if column in ("order", "method") else "right")
+    base = 1.0
+    for row in rows:
+        base = row.microseconds if row.method == "IncrementalPCA" else base
+        faster = f"{base / row.microseconds:.1f}×" if row.method != "PCA, whole array" else ""
+        table.add_row(
+            row.order,
+            str(row.K),
+            row.method,
+            f"{row.microseconds:.1f}",
+            faster,
+            f"{row.error:.4f}",
+            f"{100 * row.variance_error:.2f} %",
+            end_section=row.method == "OnlinePCA",
+        )
+    console.print(table)
+    console.print(f"fit_next at D=64, K=8: OnlinePCA {single:.1f} µs, FSM with as many directions {alone:.1f} µs")
+    return rows
