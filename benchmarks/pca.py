@@ -1,7 +1,7 @@
 """OnlinePCA against what scikit-learn has: time per sample and error, one pass, single-threaded.
 
-MNIST where ``ONLINE_PSP_DATA`` points at it, otherwise the digits inside scikit-learn, in random order and sorted by label (a stream as hard
-as real ones are).
+MNIST where ``ONLINE_PSP_DATA`` points at it, otherwise the digits inside scikit-learn, in random order and sorted by label (a stream as
+hard as real ones are).
 """
 
 from __future__ import annotations
