@@ -1,7 +1,8 @@
 """OnlinePCA against what scikit-learn has: time per sample and error, one pass, single-threaded.
 
-MNIST where ``ONLINE_PSP_DATA`` points at it, otherwise the digits inside scikit-learn, in random order and sorted by label (a stream as
-hard as real ones are).
+MNIST where ``ONLINE_PSP_DATA`` points at it, otherwise the digits inside scikit-learn, in random order and sorted (a stream as hard as real
+ones are). With so few features OnlinePCA is exact from K=64 on, so there is also a wide set, with a spectrum like that of natural images
+(variances that fall as 1/k), where it streams.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 
 
 def load() -> tuple[str, Floats, Any]:
-    """Rows, and a label for each: by position on a fixed random projection where the set has no labels beside it."""
+    """Rows, and a group for each to sort them by: the label, or a cluster where the set comes without labels."""
     home = Path(os.environ.get("ONLINE_PSP_DATA", "nowhere"))
     path = home / "train-images-idx3-ubyte.gz"
     if not path.exists():
@@ -46,10 +47,17 @@ def load() -> tuple[str, Floats, Any]:
         return "digits", digits.data, digits.target
     with gzip.open(path) as file:
         X = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(np.float64) / 255
-    # The labels are not in this folder; clusters of the images do as well to make a stream that drifts.
+    # The labels are in another file; clusters of the images do as well to make a stream that drifts.
     from sklearn.cluster import MiniBatchKMeans
 
     return "MNIST", X, MiniBatchKMeans(10, random_state=0, n_init=3).fit_predict(X)
+
+
+def wide(n: int = 6000, D: int = 3072) -> Floats:
+    """Rows whose k-th variance is 1/k, in a random basis."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, D)) / np.sqrt(np.arange(1, D + 1))
+    return np.asarray(X @ np.linalg.qr(rng.standard_normal((D, D)))[0] + rng.standard_normal(D))
 
 
 def fitted(make: Callable[[], Any], X: Floats, repeats: int = 3) -> tuple[Any, float]:
@@ -103,7 +111,10 @@ def main() -> list[Row]:
     shuffled = X[np.random.default_rng(0).permutation(len(X))]
     with threadpool_limits(1), Progress(console=console) as progress:
         rows = compare(name, shuffled, "random order", sizes, progress)
-        rows += compare(name, X[np.argsort(labels, kind="stable")], "sorted", sizes, progress)
+        rows += compare(
+            name, X[np.argsort(labels, kind="stable")], "sorted by label" if name == "digits" else "sorted by cluster", sizes, progress
+        )
+        rows += compare("wide", wide(), "wide, D=3072", [16, 64], progress)
         single, alone = overhead()
     table = Table(title=f"{name}, {X.shape[0]} × {X.shape[1]}, one pass, one thread")
     for column in ("order", "K", "method", "µs per sample", "faster", "Err_batch", "variances within"):
