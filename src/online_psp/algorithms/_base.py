@@ -367,15 +367,26 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             self._close()
 
 
-def auto_block_rows(D: int, K: int) -> int:
-    """How many rows `fit_block` takes at a time.
+# What the two models of cost below need to know of a machine, to within a factor of two or three: the optimum is flat.
+_CALL = 25e-6  # seconds that a block costs whatever its size
+_FLOPS = 30e9  # matrix products, one core
+_BANDWIDTH = 10e9  # bytes a second from memory
+_BASIS_PASSES = 3  # reads and writes of the basis that a block costs
 
-    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample,
-    against 4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
+
+def auto_block_rows(D: int, K: int) -> int:
+    """How many rows `fit_block` takes at a time: where the cost of a block and that of products between its samples balance.
+
+    Per sample a block of n costs ``(call + passes over the basis)/n + n D/flops``.
     """
-    return int(np.clip(2 ** round(math.log2(math.sqrt(80 * K))), 32, 512))
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt((_CALL + basis) * _FLOPS / D), 32, 256))
 
 
 def auto_open_rows(D: int, K: int) -> int:
-    """How many samples `fit_next` gathers: every pending one is a row to read, and every flush a pass over the basis."""
-    return int(np.clip(2 ** round(math.log2(math.sqrt(4 * K))), 8, 64))
+    """How many samples `fit_next` gathers: every pending one is a row more to read, and every flush a block.
+
+    Per sample an open block of n costs ``(call + passes over the basis)/n + (n/2) 8D/bandwidth``.
+    """
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt(2 * (_CALL + basis) * _BANDWIDTH / (8 * D)), 8, 64))
