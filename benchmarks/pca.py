@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import seconds
 from online_psp import FSM, OnlinePCA
+from online_psp.datasets import spiked_covariance
 from online_psp.metrics import subspace_error
 from online_psp.types import Floats
 
@@ -104,6 +105,13 @@ def overhead() -> tuple[float, float]:
     return 1e6 * ours, 1e6 * seconds(lambda: [fsm.fit_next(x) for x in rows]) / len(rows)
 
 
+def noise_variances() -> str:
+    """What each makes of the noise variance of spiked data, where the truth is known."""
+    sample = spiked_covariance(5000, 100, 5, rho=0.01)
+    theirs = ", ".join(f"{IncrementalPCA(5, batch_size=batch).fit(sample.X).noise_variance_:.4f} (batch {batch})" for batch in (25, 10, 5))
+    return f"noise variance, truth 0.0100: IncrementalPCA {theirs}; OnlinePCA {OnlinePCA(5).fit(sample.X).noise_variance_:.4f}"
+
+
 def main() -> list[Row]:
     console = Console(width=150)
     name, X, labels = load()
@@ -135,4 +143,5 @@ def main() -> list[Row]:
         )
     console.print(table)
     console.print(f"fit_next at D=64, K=8: OnlinePCA {single:.1f} µs, FSM with as many directions {alone:.1f} µs")
+    console.print(noise_variances())
     return rows
