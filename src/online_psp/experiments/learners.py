@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -119,14 +120,14 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
 def build(curve: Curve, K: int, D: int, builders: Builders | None = None) -> Learner:
     """Make a learner for K directions of D features.
 
-    A class with ``partial_fit`` and no ``fit_next`` is called as ``Class(n_components=K, …)``; anything else as ``Class(K, D, …)``.
+    A class with ``partial_fit`` and no ``get_components`` is called as ``Class(n_components=K, …)``; anything else as ``Class(K, D, …)``.
     """
     make = resolve(curve.algorithm, builders)
     options = dict(curve.options)
     if curve.lead:
         gamma, lead = float(options.pop("gamma")), curve.lead
         options["learning_rate"] = lambda t: 2.0 / (gamma * (t - lead) + 5.0)
-    estimator = inspect.isclass(make) and hasattr(make, "partial_fit") and not hasattr(make, "fit_next")
+    estimator = inspect.isclass(make) and hasattr(make, "partial_fit") and not hasattr(make, "get_components")
     make_any: Callable[..., Any] = make
     model = make_any(n_components=K, **options) if estimator else make_any(K, D, **options)
     return _wrap(model, curve, K)
@@ -152,3 +153,18 @@ def checked_basis(learner: Learner, curve: Curve, K: int, D: int) -> Array:
     if not np.isfinite(basis).all():
         raise ValueError(f"{curve.label} gave a basis that is not finite.")
     return basis
+
+
+@cache
+def warm_up(algorithm: str) -> None:
+    """Have the kernels of one of this package's algorithms compiled before anything is timed."""
+    if ":" in algorithm and not algorithm.startswith("online_psp."):
+        return
+    X = np.random.default_rng(0).standard_normal((64, 32))
+    learner = build(Curve(algorithm, algorithm, batch=0), 4, 32)
+    learner.feed(X)
+    learner.feed(X)
+    learner.basis()
+    if isinstance(learner, RowLearner):
+        for x in X:
+            learner.model.fit_next(x)

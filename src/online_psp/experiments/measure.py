@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.datasets import DataSet, SpikedCovariance, load
-from online_psp.experiments.learners import Builders, build, checked_basis
+from online_psp.experiments.learners import Builders, build, checked_basis, warm_up
 from online_psp.experiments.records import Experiment, RealData, SpikedData
 from online_psp.experiments.rows import DONE, Row
 from online_psp.metrics import batch_components, explained_variance_fraction, standardize, subspace_error
@@ -144,6 +144,7 @@ class Workbench:
         data = self.prepare(record.data, record.K, record.seed)
         curve, K, D = record.curve, record.K, data.X.shape[1]
         pictures = self._album(record, data)
+        warm_up(curve.algorithm)
         learner = build(curve, K, D, self._builders)
         rows: list[Row] = []
         seen, spent = 0, 0.0

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
+from online_psp.experiments.learners import warm_up
 from online_psp.experiments.records import Timing
 from online_psp.experiments.rows import DONE, Row
 from online_psp.types import Floats
@@ -122,28 +123,18 @@ def time_record(record: Timing) -> list[Row]:
     began = time.perf_counter()
     one_run = _RUNS[record.way](record)
     with threadpool_limits(1):
-        _compile(record.algorithm)
-        warm_up = one_run(time.perf_counter() + 0.2 * record.budget)
+        warm_up(record.algorithm)
+        first = one_run(time.perf_counter() + 0.2 * record.budget)
         # One that took longer than all that is allowed is slow for no lack of warmth: it is the measurement.
-        runs = [warm_up] if warm_up[0] > record.budget else []
+        runs = [first] if first[0] > record.budget else []
         deadline = time.perf_counter() + record.budget
         while not runs or (len(runs) < record.runs and time.perf_counter() < deadline):
             runs.append(one_run(deadline))
     rows = [
-        _row(record, run, "seconds_per_sample", seconds / samples, f"{samples} samples") for run, (seconds, samples) in enumerate(runs, start=1)
+        _row(record, run, "seconds_per_sample", seconds / samples, f"{samples} samples")
+        for run, (seconds, samples) in enumerate(runs, start=1)
     ]
     return [*rows, _row(record, 0, DONE, time.perf_counter() - began)]
-
-
-@lru_cache
-def _compile(algorithm: str) -> None:
-    """Have the kernels compiled before the first of them is timed."""
-    X = np.random.default_rng(0).standard_normal((64, 32))
-    model = ALGORITHMS[algorithm](4, 32)
-    model.fit_block(X[:40])
-    for x in X[40:]:
-        model.fit_next(x)
-    model.get_components()
 
 
 Run = Callable[[float], tuple[float, int]]
