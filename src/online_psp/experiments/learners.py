@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -88,10 +89,12 @@ class EstimatorLearner:
             self.waiting = []
 
     def basis(self) -> Array:
-        """The subspace as of the last full batch, (D, K)."""
-        if not self.started:
-            self.finish()
-        return np.asarray(self.model.components_).T
+        """The subspace as of the last full batch, (D, K); before there is one, that of a copy that has seen the rows waiting."""
+        model = self.model
+        if not self.started and self.waiting:
+            model = copy.deepcopy(model)
+            model.partial_fit(np.concatenate(self.waiting))
+        return np.asarray(model.components_).T
 
 
 def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., Any]:
