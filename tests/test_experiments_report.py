@@ -23,7 +23,7 @@ from sklearn.decomposition import IncrementalPCA
 from typer.testing import CliRunner
 
 from online_psp import FSM
-from online_psp.datasets import ImageLayout
+from online_psp.datasets import ImageLayout, load
 from online_psp.datasets.commands import datasets
 from online_psp.experiments import commands, evaluate, figures, plots, reproduce, reproduction, tables, verdicts
 from online_psp.experiments.evaluation import parse_curve
@@ -296,6 +296,19 @@ def test_reproduce_writes_a_report_that_needs_nothing_else(tmp_path: Path, monke
     assert "psp reproduce all --quick" in page
     assert "numpy" in page
     assert (tmp_path / "quick_verdicts.md").exists()
+
+
+def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONLINE_PSP_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(reproduction, "load", lambda source, home: load(source, home, download=False))
+    some = {"fig2": lambda quick, seed: tiny(quick, seed)["fig2"], "fig4": figures.fig4}
+    monkeypatch.setattr(reproduction, "FIGURES", some)
+    result = reproduce(["fig2", "fig4"], tmp_path, quick=True)
+    assert set(result.pictures) == {"fig2"}
+    assert "put it" in result.left_out["fig4"]
+    with pytest.raises(FileNotFoundError, match="'yale'"):
+        reproduce(["fig4"], tmp_path, quick=True)
 
 
 # Evaluate

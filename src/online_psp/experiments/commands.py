@@ -37,11 +37,11 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _default_jobs() -> int:
-    return os.cpu_count() or 1
+    return min(os.cpu_count() or 1, 8)  # every process holds its data
 
 
 DataHome = Annotated[Path | None, typer.Option(help="Folder of the data sets; before ONLINE_PSP_DATA and the user's cache.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes.", default_factory=_default_jobs, show_default="one a core")]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes.", default_factory=_default_jobs, show_default="one a core, 8 at most")]
 
 
 def reproduce(
@@ -69,6 +69,10 @@ def reproduce(
         console.print(f"[bold]{outcome:>14}[/bold]  {statement}", highlight=False)
         console.print(f"{'':14}  [dim]{evidence}[/dim]", highlight=False)
     console.print(f"report: {result.report}")
+    for name, reason in result.left_out.items():
+        typer.echo(f"{name} was left out. {reason}", err=True)
+    if result.left_out:
+        raise typer.Exit(1)
 
 
 def evaluate(

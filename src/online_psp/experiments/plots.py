@@ -110,12 +110,13 @@ def _timing_panel(axes: Axes, rows: Sequence[Row]) -> None:
         several = sorted({row.K for row in mine})
         seconds = [median(row.value for row in select(mine, K=K)) for K in several]
         axes.plot(several, seconds, "o-", color=colour, label=algorithm.upper())
-        if algorithm == "fsm" and several:
-            K = np.array(several, dtype=float)
-            for power, style in ((1, ":"), (2, "--")):
-                axes.plot(
-                    K, 0.5 * seconds[0] * (K / K[0]) ** power, style, color="0.6", linewidth=1, label=f"O(K{'²' if power == 2 else ''})"
-                )
+    mine = select(rows, algorithm="fsm")
+    if mine:
+        K = np.array(sorted({row.K for row in mine}), dtype=float)
+        start = median(row.value for row in select(mine, K=int(K[0])))
+        for power, style in ((1, ":"), (2, "--")):
+            label = "O(K²)" if power == 2 else "O(K)"
+            axes.plot(K, 0.5 * start * (K / K[0]) ** power, style, color="0.6", linewidth=1, label=label)
 
 
 def _curve(axes: Axes, x: Sequence[float], series: Sequence[Sequence[float]], label: str, colour: str, marker: str | None) -> None:

@@ -57,12 +57,13 @@ _TABLES: Mapping[str, Callable[[Sequence[Row]], list[Table]]] = MappingProxyType
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run gave."""
+    """What a run gave, and which figures were left out for want of data, with what to do about it."""
 
     rows: list[Row]
     verdicts: list[Verdict]
     pictures: dict[str, Path]
     report: Path
+    left_out: dict[str, str]
 
 
 def needed_sets(records: Sequence[Record]) -> list[str]:
@@ -70,6 +71,20 @@ def needed_sets(records: Sequence[Record]) -> list[str]:
     return list(
         dict.fromkeys(record.data.source for record in records if isinstance(record, Experiment) and isinstance(record.data, RealData))
     )
+
+
+def _without_data(names: Sequence[str], planned: Mapping[str, Sequence[Record]], data_home: str | Path | None) -> dict[str, str]:
+    """Figures whose data cannot be had, found out now and not in an hour; an error where that is all of them."""
+    left_out: dict[str, str] = {}
+    for name in names:
+        try:
+            for source in needed_sets(planned[name]):
+                load(source, data_home)
+        except FileNotFoundError as error:
+            left_out[name] = str(error)
+    if len(left_out) == len(names):
+        raise FileNotFoundError(next(iter(left_out.values())))
+    return left_out
 
 
 def _albums(path: Path, records: Sequence[Record]) -> dict[str, dict[str, NDArray[Any]]]:
@@ -135,14 +150,13 @@ def reproduce(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     planned = {name: make(quick, seed) for name, make in FIGURES.items()}
-    for source in needed_sets([record for name in names for record in planned[name]]):
-        load(source, data_home)  # better now than in an hour
+    left_out = _without_data(names, planned, data_home)
     prefix = "quick_" if quick else ""
     times, rows, sections, drawn = _times(out), list[Row](), list[Section](), dict[str, Path]()
     for name, records in planned.items():
         path = out / f"{prefix}{name}.csv"
         mine = _complete(path, records)
-        if mine is None and name not in names:
+        if mine is None and (name not in names or name in left_out):
             continue
         if mine is None:
             began = time.monotonic()
@@ -164,7 +178,7 @@ def reproduce(
     (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
     (out / f"{prefix}tables.md").write_text(tables.to_markdown(table for section in sections for table in section.tables), encoding="utf-8")
     report = _write(out, prefix, quick, seed, jobs, sections, verdicts, times)
-    return Reproduction(rows, verdicts, drawn, report)
+    return Reproduction(rows, verdicts, drawn, report, left_out)
 
 
 def _write(

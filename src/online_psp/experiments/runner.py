@@ -67,7 +67,8 @@ def run(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     have = finished(read_rows(path)) if resume else {}
-    have = {key: rows for key, rows in have.items() if _pictures_are_there(path, key, records)}
+    for key in _without_pictures(path, records):
+        have.pop(key, None)
     write_rows(path, (row for rows in have.values() for row in rows))
     missing = [record for record in records if record.key not in have]
     groups = [tuple(group) for _, group in groupby(missing, key=lambda record: record.group)]
@@ -176,9 +177,10 @@ def arrays_path(path: str | Path, key: str) -> Path:
     return path.with_name(f"{path.stem}_{key}.npz")
 
 
-def _pictures_are_there(path: Path, key: str, records: Sequence[Record]) -> bool:
-    pictured = {record.key for record in records if not isinstance(record, Timing) and record.pictured is not None}
-    return key not in pictured or arrays_path(path, key).exists()
+def _without_pictures(path: Path, records: Sequence[Record]) -> list[str]:
+    """Records that should have pictures and have none."""
+    pictured = [record.key for record in records if not isinstance(record, Timing) and record.pictured is not None]
+    return [key for key in pictured if not arrays_path(path, key).exists()]
 
 
 def _save_arrays(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
