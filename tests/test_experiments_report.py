@@ -98,7 +98,7 @@ def test_close_on_spiked_data() -> None:
     assert verdicts.gamma2_near_ipca(noise_rows(good)).outcome == verdicts.HOLDS
     assert verdicts.gamma06_near_ccipca(noise_rows(good)).outcome == verdicts.HOLDS
     assert verdicts.order_of_magnitude(noise_rows(good)).outcome == verdicts.HOLDS
-    assert "10.0×" in verdicts.order_of_magnitude(noise_rows(good)).evidence
+    assert "Err_batch: 10×" in verdicts.order_of_magnitude(noise_rows(good)).evidence
     far = {**good, "FSM γ=2.0": 0.03}
     assert verdicts.gamma2_near_ipca(noise_rows(far)).outcome == verdicts.FAILS
     assert verdicts.order_of_magnitude(noise_rows(dict.fromkeys(FIVE, 0.1))).outcome == verdicts.FAILS

@@ -50,6 +50,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four in minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for rows, pictures and the report.")] = Path("psp-results"),
     seed: Annotated[int, typer.Option(help="Seed of the first trial; the others follow.")] = 0,
+    trials: Annotated[int | None, typer.Option(min=1, help="At most so many trials; more can be asked for later.")] = None,
     data_home: DataHome = None,
     recordings: Annotated[Path | None, typer.Option(help="Folder of recorded runs of the authors' package to compare with.")] = None,
 ) -> None:
@@ -62,7 +63,9 @@ def reproduce(
 
     names = list(FIGURES) if figure is Which.all else [figure.value]
     with _plain_errors():
-        result = run_figures(names, out, quick=quick, seed=seed, jobs=jobs, data_home=data_home, recordings=recordings, progress=True)
+        result = run_figures(
+            names, out, quick=quick, seed=seed, trials=trials, jobs=jobs, data_home=data_home, recordings=recordings, progress=True
+        )
     console = Console()
     table = to_table(result.verdicts)
     for statement, outcome, evidence, _ in table.lines:

@@ -123,7 +123,8 @@ def _curve(axes: Axes, x: Sequence[float], series: Sequence[Sequence[float]], la
     """The median of several trials, with the range between the quartiles."""
     middle = [median(values) for values in series]
     low, high = ([float(np.quantile(values, q)) for values in series] for q in (0.25, 0.75))
-    axes.plot(x, middle, color=colour, label=label, marker=marker)
+    over = label.endswith("PCA") and label != "OnlinePCA"  # dashed and on top, so that a curve that falls on another is seen
+    axes.plot(x, middle, color=colour, label=label, marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
@@ -134,7 +135,7 @@ def fig2(rows: Sequence[Row]) -> Figure:
     colours = colours_of(str(label) for label in distinct(rows, "label"))
     with _style():
         figure = _new(3.0 * len(sizes) + 0.6, 6.2)
-        grid = figure.subplots(2, len(sizes), sharex=True, sharey=True, squeeze=False)
+        grid = figure.subplots(2, len(sizes), sharex=True, sharey="row", squeeze=False)
         for line, metric, name in zip(grid, ("err_batch", "err_pop"), ("Err_batch", "Err_pop"), strict=True):
             for axes, (D, K) in zip(line, sizes, strict=True):
                 panel = select(rows, D=D, K=K, metric=metric)

@@ -73,6 +73,10 @@ def needed_sets(records: Sequence[Record]) -> list[str]:
     )
 
 
+def _first(records: Sequence[Record], seed: int, trials: int | None) -> list[Record]:
+    return [record for record in records if trials is None or record.seed < seed + trials]
+
+
 def _without_data(names: Sequence[str], planned: Mapping[str, Sequence[Record]], data_home: str | Path | None) -> dict[str, str]:
     """Figures whose data cannot be had, found out now and not in an hour; an error where that is all of them."""
     left_out: dict[str, str] = {}
@@ -124,6 +128,7 @@ def reproduce(
     *,
     quick: bool = False,
     seed: int = 0,
+    trials: int | None = None,
     jobs: int = 1,
     data_home: str | Path | None = None,
     recordings: str | Path | None = None,
@@ -140,6 +145,8 @@ def reproduce(
         Fewer trials and sizes.
     seed : int
         Of the first trial; the others follow.
+    trials : int, optional
+        Run no more than so many of the figure's own number; asking for more later goes on from there.
     jobs : int
         Processes.
     data_home, recordings : str or Path, optional
@@ -149,7 +156,7 @@ def reproduce(
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    planned = {name: make(quick, seed) for name, make in FIGURES.items()}
+    planned = {name: _first(make(quick, seed), seed, trials) for name, make in FIGURES.items()}
     left_out = _without_data(names, planned, data_home)
     prefix = "quick_" if quick else ""
     times, rows, sections, drawn = _times(out), list[Row](), list[Section](), dict[str, Path]()
@@ -177,15 +184,16 @@ def reproduce(
     verdicts = judge(rows, recorded)
     (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
     (out / f"{prefix}tables.md").write_text(tables.to_markdown(table for section in sections for table in section.tables), encoding="utf-8")
-    report = _write(out, prefix, quick, seed, jobs, sections, verdicts, times)
+    options = f"{' --quick' if quick else ''}{'' if trials is None else f' --trials {trials}'} --seed {seed} --jobs {jobs}"
+    report = _write(out, quick, options, seed, sections, verdicts, times)
     return Reproduction(rows, verdicts, drawn, report, left_out)
 
 
 def _write(
-    out: Path, prefix: str, quick: bool, seed: int, jobs: int, sections: list[Section], verdicts: list[Verdict], times: Mapping[str, float]
+    out: Path, quick: bool, options: str, seed: int, sections: list[Section], verdicts: list[Verdict], times: Mapping[str, float]
 ) -> Path:
     which = "all" if len(sections) == len(FIGURES) else "FIGURE"
-    command = f"psp reproduce {which}{' --quick' if quick else ''} --seed {seed} --jobs {jobs} --out {out.name}"
+    command = f"psp reproduce {which}{options} --out {out.name}"
     spent = ", ".join(
         f"{name.removeprefix('quick_')} {seconds:.0f} s" for name, seconds in times.items() if name.startswith("quick_") == quick
     )
