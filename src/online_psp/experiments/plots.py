@@ -214,6 +214,7 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
             axes = figure.add_subplot(grid[line, 0])
             error_panel(axes, mine, {mine[0].label: COLOURS.get(mine[0].label, "#009E73")})
             axes.axhline(0.2, color="0.5", linestyle="--", linewidth=1)
+            axes.margins(0.1, 0.12)  # room for the letters
             axes.plot([row.t for row in picked], [row.value for row in picked], "o", color="#D55E00")
             for letter, row in zip("abcdefg", picked, strict=False):
                 axes.annotate(letter, (row.t, row.value), xytext=(4, 4), textcoords="offset points", color="#D55E00")
