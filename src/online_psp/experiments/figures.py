@@ -121,7 +121,9 @@ def golden(folder: Path) -> tuple[list[Record], dict[tuple[str, str, int], float
     records: list[Record] = []
     errors: dict[tuple[str, str, int], float] = {}
     for file in sorted(folder.glob("*_K*.npz")):
-        name = file.stem.split("_K")[0]
+        name = file.stem.partition("_K")[0]
+        if name not in KNOWN:
+            raise ValueError(f"{file} is not a recording of a data set known here ({', '.join(KNOWN)}).")
         with np.load(file) as recording:
             K, N = int(recording["K"]), int(recording["N"])
             for run, curve in RECORDED.items():
@@ -129,4 +131,6 @@ def golden(folder: Path) -> tuple[list[Record], dict[tuple[str, str, int], float
                 when = tuple(100 * (i + 1) for i in range(len(recorded)))
                 records.append(Experiment("golden", real(name, N), curve, K, 1, 1, ("err_batch",), when))
                 errors |= {(name, curve.label, t): float(error) for t, error in zip(when, recorded, strict=True)}
+    if not records:
+        raise FileNotFoundError(f"There are no recordings, named like yale_K16.npz, in {folder}.")
     return records, errors

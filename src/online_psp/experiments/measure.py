@@ -123,25 +123,25 @@ class Workbench:
         if isinstance(data, SpikedData):
             model = SpikedCovariance(data.D, data.K, data.rho, seed)
             X = standardize(model.draw(data.N))
-            return Prepared(X, np.arange(data.N), batch_components(X, K), model.U[:, :K], X[:_PROBES], float(np.ptp(X)))
+            return Prepared(X, np.arange(data.N), batch_components(X, K), model.U[:, :K], X[:_PROBES], _span(X))
         raw, X = self.raw(data.source, data.key), self.standardized(data.source, data.key)
         V = self._reference(data, K, None if data.rows is None else seed)
         chosen = np.sort(np.random.default_rng(0).permutation(data.N)[:_PROBES])
-        span = float(np.ptp(raw.X)) / scale_of(raw.X)
+        span = _span(raw.X) / scale_of(raw.X)
         return Prepared(X, _order(data, seed), V, None, X[chosen], span)
 
     def run(self, record: Experiment) -> Outcome:
         """Run an experiment to its end; the algorithms of others may fail, and that is then in the rows."""
+        data = self.prepare(record.data, record.K, record.seed)
         try:
-            return self._run(record)
+            return self._run(record, data)
         except Exception as error:
-            if not (record.curve.foreign or self._builders):
+            if not record.curve.foreign:
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             return Outcome([_row(record, 0, "failed", float("nan"), reason), _row(record, 0, DONE, 0.0)], {})
 
-    def _run(self, record: Experiment) -> Outcome:
-        data = self.prepare(record.data, record.K, record.seed)
+    def _run(self, record: Experiment, data: Prepared) -> Outcome:
         curve, K, D = record.curve, record.K, data.X.shape[1]
         pictures = self._album(record, data)
         warm_up(curve.algorithm)
@@ -171,6 +171,10 @@ class Workbench:
 
 def _order(data: RealData, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).permutation(data.N)[: data.used]
+
+
+def _span(X: NDArray[Any]) -> float:
+    return float(X.max()) - float(X.min())
 
 
 def scale_of(X: NDArray[Any]) -> float:
