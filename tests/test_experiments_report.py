@@ -407,9 +407,11 @@ def test_datasets_lists_all_that_is_known(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert text in result.output
 
 
-def test_importing_loads_no_matplotlib() -> None:
-    code = "import sys, online_psp, online_psp.experiments, online_psp.experiments.commands; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_importing_is_light() -> None:
+    commands_only = "import sys, online_psp.experiments.commands, online_psp.datasets.commands; sys.exit('numba' in sys.modules)"
+    everything = "import sys; from online_psp.experiments import evaluate, reproduce; sys.exit('matplotlib' in sys.modules)"
+    for code in (commands_only, everything):
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_failed_rows_are_told() -> None:

@@ -126,8 +126,12 @@ class Experiment:
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """Records with an equal group share data and batch solution, and run one after the other in one process."""
-        return (self.figure, self.data, self.K, self.seed)
+        """Records with an equal group run one after the other in one process, because they share synthetic data that takes long to make.
+
+        Real data is made once a process, so that its records can go each their own way, and their rows be saved the sooner.
+        """
+        shared = (self.figure, self.data, self.K, self.seed)
+        return shared if isinstance(self.data, SpikedData) else (*shared, self.curve)
 
     @property
     def cost(self) -> float:
@@ -142,7 +146,8 @@ class Experiment:
         """What is running, for people."""
         data = self.data
         where = f"spiked D={data.D} ρ={data.rho:.2g}" if isinstance(data, SpikedData) else data.source
-        return f"{self.figure} {where} K={self.K} seed {self.seed}"
+        what = "" if isinstance(data, SpikedData) else f" {self.curve.label}"
+        return f"{self.figure} {where} K={self.K} seed {self.seed}{what}"
 
 
 @dataclass(frozen=True)
