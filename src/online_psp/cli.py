@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from online_psp.datasets.commands import datasets
+from online_psp.experiments.commands import evaluate, reproduce
+
 app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
 
 
@@ -58,6 +61,11 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
         console.print(table)
     show.draw(results, out)
     console.print(f"picture: {out}")
+
+
+app.command()(reproduce)
+app.command()(evaluate)
+app.command()(datasets)
 
 
 if __name__ == "__main__":

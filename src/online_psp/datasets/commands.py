@@ -13,16 +13,16 @@ def datasets(
 ) -> None:
     """List the data sets known by name: what is present (and whether its checksum is right), N × D, licence and source."""
     from rich.console import Console
-    from rich.table import Table
 
     from online_psp.datasets.registry import KNOWN, search_path
 
-    table = Table("name", "what", "N × D", "present", "SHA-256", "licence", "source")
+    console = Console(soft_wrap=True, highlight=False)
     for name, known in KNOWN.items():
         place, digest = presence(name, data_home)
-        table.add_row(name, known.title, f"{known.N} × {known.D}", place, digest, known.licence, known.home)
-    console = Console()
-    console.print(table)
+        console.print(f"[bold]{name:8}[/bold]{known.title}, {known.N} × {known.D}")
+        console.print(f"{'':8}present: {place} {digest}".rstrip())
+        console.print(f"{'':8}licence: {known.licence}")
+        console.print(f"{'':8}source:  {known.home}")
     console.print("Looked for in: " + ", ".join(str(folder) for folder in search_path(data_home)))
 
 
