@@ -20,13 +20,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import pinvh
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from online_psp._state import WritableState
 from online_psp.algorithms import ALGORITHMS
-from online_psp.exact import Exact, ReadOut, exact_phase, merge_scatter
+from online_psp.exact import Exact, Kept, ReadOut, Scatter, exact_phase, merge_scatter
+from online_psp.sparse import Centre, SparseRows, add_to_scatter, centred_squares
 from online_psp.standardize import Moments, center_rows, merge_moments
 from online_psp.types import Array, Floats, Rate
 
@@ -42,11 +44,22 @@ class Stream(WritableState):
         self.rank, self.dtype = rank, dtype
         self.exact: Exact | None = exact_phase(rank, D, dtype)
         self.model: Any = None  # the algorithm, once the exact phase is over
+        self.centre: Centre | None = None  # the moments, while the rows are sparse
         self.moments = Moments(0.0, np.zeros(D), 0.0)
         self.n_samples = 0
         self.found: ReadOut | None = None
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.components: Array = np.zeros((0, D))  # what it projects on until then
+
+    @property
+    def moments(self) -> Moments:
+        """Weight, mean and scatter of the rows seen."""
+        centre = self.centre
+        return self._moments if centre is None else Moments(centre.total, centre.mean, centre.scatter)
+
+    @moments.setter
+    def moments(self, moments: Moments) -> None:
+        self._moments, self.centre = moments, None
 
 
 def flip_signs(components: Array) -> Array:
@@ -266,15 +279,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def score_samples(self, X: ArrayLike) -> Floats:
         """Log-likelihood of each row under the probabilistic PCA model, (n,)."""
         check_is_fitted(self)
-        rows = self._validate(X, reset=False).astype(np.float64) - self.mean_
+        rows, mean = self._validate(X, reset=False).astype(np.float64), self.mean_.astype(np.float64)
         components, variances, noise = self.components_.astype(np.float64), self.explained_variance_, self.noise_variance_
         D, K = rows.shape[1], len(components)
-        scores = rows @ components.T
+        if issparse(rows):
+            scores, squares = rows @ components.T - mean @ components.T, centred_squares(rows, mean)
+        else:
+            rows = rows - mean
+            scores, squares = rows @ components.T, np.sum(rows**2, axis=1)
         tiny = np.finfo(np.float64).tiny
         variances, noise = np.maximum(variances, tiny), max(noise, tiny)
         likelihood = D * np.log(2.0 * np.pi) + np.log(variances).sum() + np.sum(scores**2 / variances, axis=1)
         if K < D:
-            residual = np.maximum(np.sum(rows**2, axis=1) - np.sum(scores**2, axis=1), 0.0)
+            residual = np.maximum(squares - np.sum(scores**2, axis=1), 0.0)
             likelihood = likelihood + (D - K) * np.log(noise) + residual / noise
         return np.asarray(-0.5 * likelihood)
 
@@ -372,6 +389,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -399,14 +417,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _validate(self, X: ArrayLike, reset: bool) -> Array:
         dtypes = [np.float64, np.float32] if self.dtype is None else [np.dtype(self.dtype)]
-        rows: Array = validate_data(self, X, reset=reset, dtype=dtypes, order="C")
+        rows: Array = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=dtypes, order="C")
         if reset and isinstance(self.n_components, numbers.Integral) and self.n_components > rows.shape[1]:
             raise ValueError(f"n_components must not be larger than the number of features, {rows.shape[1]}; got {self.n_components}.")
         return rows
 
     def _check_weights(self, sample_weight: ArrayLike | None, rows: Array) -> Floats:
         if sample_weight is None:
-            return np.ones(len(rows))
+            return np.ones(rows.shape[0])
         weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return weights
 
@@ -424,10 +442,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _learn(self, rows: Array, weights: Floats) -> None:
         if not weights.all():
             rows, weights = rows[weights > 0], weights[weights > 0]
-        stream = self._stream
-        step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.itemsize))
-        start = 0
-        while start < len(rows):
+        stream, n = self._stream, rows.shape[0]
+        step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+        start = self._learn_sparse(stream, rows, weights) if issparse(rows) else 0
+        while start < n:
             stop = start + (step if stream.exact is None else min(step, stream.exact.room))
             part, weight = rows[start:stop].astype(stream.dtype), weights[start:stop]
             start, before = stop, stream.moments.weight
@@ -436,8 +454,32 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 stream.model.fit_block(centred, self._steps(before, weight))
             else:
                 self._add_exactly(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
-        stream.n_samples += len(rows)
+        stream.n_samples += n
         stream.found, stream.refresh_at = None, 0.0
+
+    def _learn_sparse(self, stream: Stream, rows: Any, weights: Floats) -> int:
+        """Learn from CSR rows; all of them, always."""
+        n, start = len(weights), 0
+        while isinstance(stream.exact, Kept) and start < n:  # it keeps dense rows, few of them
+            stop = start + stream.exact.room
+            centred = self._centred(rows[start:stop].toarray().astype(stream.dtype, copy=False), weights[start:stop])
+            self._add_exactly(stream, centred * np.sqrt(weights[start:stop])[:, np.newaxis].astype(stream.dtype))
+            start = stop
+        if start < n:
+            rows, weights = rows[start:], weights[start:]
+            if self.center and stream.centre is None:
+                weight, mean, scatter = stream.moments
+                stream.centre = Centre(mean, weight, scatter)
+            before = stream._moments.weight if stream.centre is None else stream.centre.total
+            part = SparseRows(rows.astype(stream.dtype, copy=False), weights, stream.centre)
+            if stream.centre is None:
+                weight, mean, scatter = stream.moments
+                stream.moments = Moments(weight + float(weights.sum()), mean, scatter + float(weights @ part.row_squares()))
+            if isinstance(stream.exact, Scatter):
+                add_to_scatter(stream.exact, part)
+            else:
+                stream.model.fit_block(part, self._steps(before, weights))
+        return n
 
     def _add_exactly(self, stream: Stream, rows: Array) -> None:
         assert stream.exact is not None

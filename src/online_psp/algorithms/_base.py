@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
+from scipy.sparse import issparse
 
 from online_psp._state import WritableState
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
+from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
@@ -143,6 +145,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             Its projection, as the algorithm defines it.
         """
         row = self._check_row(x)
+        self._use_dense()
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
                 raise self._not_finite(row[np.newaxis], 0)
@@ -160,6 +163,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         Parameters
         ----------
         X : (n, D)
+            An array, or a sparse matrix, which is not made dense: it costs its non-zero entries.
         steps : (n,), optional
             The step sizes of these samples, in place of the schedule's (once the algorithm has started).
 
@@ -167,18 +171,24 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         -------
         Y : (n, K)
         """
-        rows = self._check_rows(X)
+        rows: Any = X if isinstance(X, SparseRows) else self._check_rows(X)
+        sparse = isinstance(rows, SparseRows)
         n = len(rows)
         rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
         done = 0
         if self._block is None:
             done = min(n, self.K - self.t)
-            Y[:done] = self._start_with(rows[:done].astype(self.dtype), self._rates(0, self.K))
+            first = rows[:done].toarray() if sparse else rows[:done].astype(self.dtype)
+            Y[:done] = self._start_with(first, self._rates(0, self.K))
         if done < n:
             self._flush()
-            for start, stop in self._cuts(done, n, rates):
-                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype)
+            if sparse:
+                self._use_sparse(rows)
+            else:
+                self._use_dense()
+            for start, stop in self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows):
+                block = rows[start:stop] if sparse else np.ascontiguousarray(rows[start:stop], dtype=self.dtype)
                 Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates])
                 self.t += stop - start
         return Y
@@ -263,7 +273,10 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
 
-    def _check_rows(self, X: ArrayLike) -> np.ndarray[Any, Any]:
+    def _check_rows(self, X: ArrayLike) -> np.ndarray[Any, Any] | SparseRows:
+        if issparse(X):
+            self._check_features(np.shape(X)[-1])
+            return checked_rows(X, self.D, self.dtype)
         rows = as_real(X, "A block")
         if rows.ndim != 2:
             raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {rows.shape}.")
@@ -308,7 +321,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         if self.t == self.K:
             kept, self._kept = self._kept, None
             self._begin(np.ascontiguousarray(np.linalg.qr(kept.T)[0].T))
-            for start, stop in self._cuts(0, self.K, rates):
+            for start, stop in self._cuts(0, self.K, rates, self.block_rows):
                 fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
             Y[-1] = fed[-1]
         return Y
@@ -332,9 +345,20 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     # Blocks
 
-    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
-        """Where to cut rows `first` … `last`−1 into blocks."""
-        step = self.block_rows
+    def _use_sparse(self, rows: SparseRows) -> None:
+        """Make the block one that takes these rows."""
+        raise NotImplementedError
+
+    def _use_dense(self) -> None:
+        """Make the block one that takes dense rows and single samples; most do."""
+
+    @property
+    def _sparse_rows(self) -> int:
+        """How many sparse rows `fit_block` takes at a time."""
+        return self.block_rows
+
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
+        """Where to cut rows `first` … `last`−1 into blocks of at most `step`."""
         for start in range(first, last, step):
             yield start, min(start + step, last)
 

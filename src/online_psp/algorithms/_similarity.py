@@ -13,6 +13,7 @@ from scipy.linalg import eigh, lapack, solve_triangular
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.blocks import GramBlock
+from online_psp.sparse import SparseGramBlock, SparseRows
 from online_psp.types import Array, Floats, Rate
 
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
@@ -104,6 +105,16 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
 
+    def _use_sparse(self, rows: SparseRows) -> None:
+        block = self._block
+        assert block is not None
+        if not (isinstance(block, SparseGramBlock) and block.centre is rows.centre):
+            self._block = SparseGramBlock(block.basis, rows.centre)
+
+    def _use_dense(self) -> None:
+        if isinstance(self._block, SparseGramBlock):
+            self._block = GramBlock(self._block.basis, self.open_rows)
+
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
             alphas = 2.0 / (self.gamma * np.arange(t + 1.0, t + n + 1.0) + 5.0)
@@ -126,18 +137,18 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._flush()
         return self._block.basis.copy()
 
-    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
         """A block also ends before the old weights fade beyond floating point."""
         fading = -np.log1p(-np.maximum(*rates))
-        if last <= first or self.block_rows * fading[first:last].max() <= _MOST_FADING:
-            yield from super()._cuts(first, last, rates)
+        if last <= first or step * fading[first:last].max() <= _MOST_FADING:
+            yield from super()._cuts(first, last, rates, step)
             return
         faded = np.cumsum(fading)
         while first < last:
             before = faded[first - 1] if first else 0.0
             stop = max(int(np.searchsorted(faded, before + _MOST_FADING)), first + 1)
-            yield first, min(first + self.block_rows, stop, last)
-            first = min(first + self.block_rows, stop, last)
+            yield first, min(first + step, stop, last)
+            first = min(first + step, stop, last)
 
     def _should_close(self, block: GramBlock) -> bool:
         return block.n == block.pending or self._a < math.exp(-_MOST_FADING)
@@ -209,15 +220,14 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         values = np.maximum(values, 1e-4 * floor)
         lifted = np.where(small, 100.0 * floor, values)
         self._M = (vectors * lifted) @ vectors.T
-        basis = self._block.basis
-        basis[:] = ((vectors * (lifted / values)) @ vectors.T).astype(self.dtype) @ basis
+        self._block.turn((vectors * (lifted / values)) @ vectors.T)
 
     def _lift_vanishing(self, trace: float) -> None:
         """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
         assert self._block is not None
         factor = 100.0 * self.floor * self._level / trace
         self._M *= factor
-        self._block.basis[:] *= factor
+        self._block.scale(factor)
         self._restore()
 
     def _raw_basis(self) -> Array:
