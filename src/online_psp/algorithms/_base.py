@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -246,6 +247,22 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     def open_rows(self) -> int:
         """How many samples `fit_next` gathers before the basis moves."""
         return auto_open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.model_file`."""
+        from online_psp import model_file
+        from online_psp.algorithms._snapshot import contents
+
+        model_file.write(path, contents(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None, beta: Rate | None = None) -> Self:
+        """Read a model; step sizes that were functions cannot be stored, and must be passed again."""
+        from online_psp import model_file
+        from online_psp.algorithms._snapshot import from_contents
+
+        model: Self = from_contents(model_file.read(path), cls, path, {"learning_rate": learning_rate, "beta": beta})
+        return model
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={getattr(self, name)!r}" for name in self._options if getattr(self, name) is not None)
