@@ -3,7 +3,7 @@
 Each partition fits a model of its own, and the models are merged in a tree. A task is a pure function of its partition, so a worker that
 dies costs the work it held and nothing else: Dask computes it again, and every row is counted once.
 
-`columns.py` has the other way, for very many features: columns over workers.
+`columns.py` has the other way, for very many features: columns over workers, :class:`ColumnFSM`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from online_psp.columns import ColumnFSM
 from online_psp.pca import OnlinePCA
 from online_psp.types import Array
+
+__all__ = ["ColumnFSM", "fit", "fit_lazily", "transform"]
 
 _FAN_IN = 4  # models merged by one task
 

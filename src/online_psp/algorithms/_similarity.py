@@ -95,7 +95,11 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._begin_from((basis * self._scale).astype(self.dtype))
 
     def _begin_from(self, W: Array) -> None:
-        self._block = GramBlock(W, self.open_rows)
+        self._begin_with(GramBlock(W, self.open_rows))
+
+    def _begin_with(self, block: GramBlock) -> None:
+        """Start from the weights in a block."""
+        self._block = block
         rows = max(self.block_rows, self.open_rows)
         self._a = 1.0
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
