@@ -204,13 +204,25 @@ def test_nothing_overlaps_in_the_pictures() -> None:
     timings = timing_rows({"sm": 1.5, "fsm": 1.0, "ipca": 2.0, "ccipca": 1.0})
     errors = {label: 10.0**-i for i, label in enumerate(FIVE)}
     several = [replace(found, D=D, K=K) for found in noise_rows(errors) for D, K in ((256, 16), (256, 128), (2048, 16), (2048, 128))]
+    exact = [replace(found, value=1e-14) if found.label == "OnlinePCA" and found.t == 1000 else found for found in learning_rows()]
     for figure in (
         plots.fig1(timings),
         plots.fig2(several),
         plots.fig3(learning_rows()),
+        plots.fig3(exact),
         plots.evaluation(select(learning_rows(), data="orl", K=16)),
     ):
         assert overlaps(figure) == []
+
+
+def test_a_line_that_is_exact_does_not_flatten_the_others() -> None:
+    found = select(learning_rows(), data="yale", K=16)
+    low = min(row.value for row in found)
+    exact = [replace(row, value=1e-14) if row.label == "OnlinePCA" and row.t == 1000 else row for row in found]
+    axes = plots.fig3(exact).axes[0]
+    assert axes.get_ylim()[0] > 0.1 * low
+    assert any("OnlinePCA: exact" in text.get_text() for text in axes.texts)
+    assert "exact" not in " ".join(text.get_text() for text in plots.fig3(found).axes[0].texts)
 
 
 def test_lines_are_medians() -> None:

@@ -41,7 +41,8 @@ _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "fig3": (
             "Figure 3: error against samples seen on real data",
             "Data standardised offline, as in the paper; every trial is another order of the samples, the same in each of its passes. "
-            "Lines are medians, bands the range between the quartiles.",
+            "Lines are medians, bands the range between the quartiles. A line marked exact leaves the picture: it has come to batch "
+            "PCA's own answer, up to rounding.",
         ),
         "fig4": (
             "Figure 4: what the errors look like",

@@ -128,6 +128,9 @@ def learning(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
+EXACT = 1e-8
+"""Errors below this are batch PCA's own answer, up to rounding."""
+
 _LEVELS = (0.6, 0.4, 0.2)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from online_psp.experiments.figures import FIVE
 from online_psp.experiments.rows import Row, distinct, median, select
-from online_psp.experiments.tables import Table, chosen_moments, last_errors, number
+from online_psp.experiments.tables import EXACT, Table, chosen_moments, last_errors, number
 from online_psp.experiments.timing import WAYS
 
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not tested"
@@ -280,9 +280,10 @@ def online_pca_best(rows: Sequence[Row]) -> Verdict:
     }
     if not ratios:
         return Verdict(statement, OPEN, "no rows of OnlinePCA", rule)
-    evidence = (
-        f"best of the five / OnlinePCA from {min(ratios.values()):.1f} to {max(ratios.values()):.1f}, median {median(ratios.values()):.1f}"
-    )
+    low, high, middle = (number(value) for value in (min(ratios.values()), max(ratios.values()), median(ratios.values())))
+    exact = sum(errors["OnlinePCA"] < EXACT for errors in found.values() if "OnlinePCA" in errors)
+    span = f"best of the five / OnlinePCA from {low} to {high}, median {middle}"
+    evidence = f"{span}; it is batch PCA's own answer, up to rounding, in {exact} of {len(ratios)}"
     return Verdict(statement, _share(sum(ratio > 1 for ratio in ratios.values()), len(ratios)), evidence, rule)
 
 
