@@ -141,7 +141,11 @@ def test_functions_are_not_stored_but_asked_for(tmp_path: Path) -> None:
         model.save(tmp_path / "m.psp")
         with pytest.raises(ModelFileError, match="pass learning_rate= when loading"):
             type(model).load(tmp_path / "m.psp")
-        loaded: Any = FSM.load(tmp_path / "m.psp", learning_rate=rate, beta=rate) if model is fsm else OnlinePCA.load(tmp_path / "m.psp", learning_rate=rate)
+        loaded: Any = (
+            FSM.load(tmp_path / "m.psp", learning_rate=rate, beta=rate)
+            if model is fsm
+            else OnlinePCA.load(tmp_path / "m.psp", learning_rate=rate)
+        )
         feed(model, X[40:], "block")
         feed(loaded, X[40:], "block")
         one, two = (each.get_components() if model is fsm else each.components_ for each in (model, loaded))
@@ -197,7 +201,21 @@ def mutations(data: bytes, count: int, seed: int) -> list[bytes]:
     rng = np.random.default_rng(seed)
     header = 8 + struct.unpack("<Q", data[:8])[0]
     digits = [i for i in range(8, header) if chr(data[i]).isdigit()]
-    words = [b'"F64"', b'"K"', b'"D"', b"state", b"shape", b"data_offsets", b"streaming", b"auto", b"version", b"mean", b"null", b"false", b"fsm"]
+    words = [
+        b'"F64"',
+        b'"K"',
+        b'"D"',
+        b"state",
+        b"shape",
+        b"data_offsets",
+        b"streaming",
+        b"auto",
+        b"version",
+        b"mean",
+        b"null",
+        b"false",
+        b"fsm",
+    ]
     found = []
     for _ in range(count):
         new = bytearray(data)
@@ -264,7 +282,30 @@ def test_two_thousand_mutations(tmp_path: Path, seed: int) -> None:
 
 def edits(value: Any, rng: np.random.Generator) -> Any:
     """Another JSON value in its place."""
-    others = [None, True, -1, 0, 1, 2, 10**9, 2**53, 10**30, 0.5, 1e300, -3.5, "", "auto", "float32", "scatter", "kept", "ccipca", [], {}, [1], {"a": 1}]
+    others = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2,
+        10**9,
+        2**53,
+        10**30,
+        0.5,
+        1e300,
+        -3.5,
+        "",
+        "auto",
+        "float32",
+        "scatter",
+        "kept",
+        "ccipca",
+        [],
+        {},
+        [1],
+        {"a": 1},
+    ]
     return others[rng.integers(len(others))]
 
 
@@ -367,7 +408,14 @@ def test_mat_files_hold_what_was_learned(tmp_path: Path) -> None:
     ],
 )
 def test_mat_files_are_checked(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    good = {"format": "online-psp-model", "version": 1, "components": np.eye(2, 4), "explained_variance": [2.0, 1.0], "mean": np.zeros(4), "n_samples_seen": 9}
+    good = {
+        "format": "online-psp-model",
+        "version": 1,
+        "components": np.eye(2, 4),
+        "explained_variance": [2.0, 1.0],
+        "mean": np.zeros(4),
+        "n_samples_seen": 9,
+    }
     savemat(tmp_path / "m.mat", good)
     assert OnlinePCA.load(tmp_path / "m.mat").n_features_in_ == 4
     savemat(tmp_path / "m.mat", good | change)

@@ -28,7 +28,9 @@ def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | N
     model_file.write(path, Contents("OnlinePCA", arrays, state, run or {}))
 
 
-def load(path: str | os.PathLike[str], learning_rate: Rate | None = None, cls: type[OnlinePCA] = OnlinePCA) -> tuple[OnlinePCA, dict[str, Any]]:
+def load(
+    path: str | os.PathLike[str], learning_rate: Rate | None = None, cls: type[OnlinePCA] = OnlinePCA
+) -> tuple[OnlinePCA, dict[str, Any]]:
     """Read a model and its run."""
     if os.fspath(path).endswith(".mat"):
         return _from_mat(mat_file.read(path), cls), {}
@@ -184,7 +186,9 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     scatter = found.explained_variance * degrees
     left_out = max(min(D, found.n_samples_seen) - K, 0)
     stream = Stream(rank, D, np.dtype(np.float64))
-    stream.moments = Moments(float(found.n_samples_seen), found.mean.copy(), float(scatter.sum() + found.noise_variance * left_out * degrees))
+    stream.moments = Moments(
+        float(found.n_samples_seen), found.mean.copy(), float(scatter.sum() + found.noise_variance * left_out * degrees)
+    )
     stream.n_samples = found.n_samples_seen
     exact, rest = merge_scatter([ReadOut(found.components, scatter)], np.zeros((0, D)), rank, stream.dtype)
     stream.exact = exact

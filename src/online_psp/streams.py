@@ -58,9 +58,7 @@ class Run:
         return self.epoch * (self.source.get("total") or 0) + self.row
 
 
-def start(
-    source: Source, model: OnlinePCA, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0
-) -> Run:
+def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
     """A run that has not begun."""
     for name, value, least in (("block", block, 1), ("epochs", epochs, 1), ("shuffle_buffer", shuffle_buffer, 0), ("seed", seed, 0)):
         if value is not None and value < least:
@@ -142,7 +140,7 @@ def steps(run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = 
         raise SourceError(f"{source.name} has {source.features} features, and the model was trained on {run.source['features']}.")
     if source.total is not None and source.total < run.row and not at_end:
         raise SourceError(f"{source.name} has {source.total} rows, and the run had come to row {run.row}: it is not the same data.")
-    run.source["total"] = source.total
+    run.source = describe(source)
     base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
     while run.epoch < run.epochs:
         for block in source.blocks(size, run.row - base):

@@ -30,7 +30,9 @@ def fit(
     dtype: Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")] = None,
     features: Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")
+    ] = None,
     checkpoint_every: Annotated[str, typer.Option(help="Time (30s, 5m, 1h) or a number of samples.")] = "60s",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the model file, if it is there.")] = False,
     resume_at_end: Annotated[bool, typer.Option("--resume-at-end", help="The same, for a feed that goes on where it stopped.")] = False,
@@ -101,7 +103,7 @@ def _run(
     except TypeError as error:  # a dtype that NumPy does not know
         raise fail(f"--dtype: {error}.", USAGE) from None
     run, again = _prepare(source, output, model, feeding, *resuming)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before_us = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is asked to end, ends as with Ctrl-C
     began, first, before = time.monotonic(), run.done, run.row
     try:
         with Progress(run, shown=not quiet) as progress:
@@ -117,6 +119,8 @@ def _run(
     except (ValueError, OSError) as error:
         _say_what_is_left(output, error)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before_us)
     with streams.unbroken():
         streams.checkpoint(run, output)
     _report(run, output, time.monotonic() - began, run.done - first, quiet, as_json)

@@ -56,6 +56,8 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     table.add_row("model", f"{path}: {facts['kind']}, {facts.get('phase', 'nothing learned yet')}")
     if "components" in facts:
         table.add_row("components", f"{facts['components']} of {facts['features']} features")

@@ -20,7 +20,9 @@ def transform(
     dtype: Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")] = None,
     features: Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")
+    ] = None,
     on_bad_row: Annotated[str, typer.Option(help="stop or skip.")] = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,

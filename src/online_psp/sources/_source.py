@@ -128,7 +128,7 @@ def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
     if np.dtype(dtype).kind not in "fiub":
         raise SourceError(f"{name} holds {np.dtype(dtype)}, not real numbers.")
     if wanted is None:
-        return np.dtype(np.float32) if np.dtype(dtype) == np.float32 else np.dtype(np.float64)
+        return np.dtype(np.float32) if np.dtype(dtype).newbyteorder("=") == np.float32 else np.dtype(np.float64)
     if np.dtype(wanted) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise UnknownSourceError(f"The working precision must be float32 or float64; got {np.dtype(wanted)}.")
     return np.dtype(wanted)

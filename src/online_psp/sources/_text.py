@@ -18,7 +18,9 @@ from online_psp.sources._source import Chunk, Source, SourceError, UnknownSource
 from online_psp.types import Floats
 
 
-def open_text(file: Path | BinaryIO, dtype: Any, name: str, delimiter: str, columns: Sequence[str | int] | None, header: bool | None) -> Source:
+def open_text(
+    file: Path | BinaryIO, dtype: Any, name: str, delimiter: str, columns: Sequence[str | int] | None, header: bool | None
+) -> Source:
     """Rows of numbers in text.
 
     Parameters
