@@ -60,9 +60,7 @@ def test_going_on_with_more_rows_and_other_rates(client: Any) -> None:
     with ColumnFSM(5, client=client, learning_rate=lambda t: 0.1, block_size=128) as fsm:
         fsm.fit_block(X[:100])
         fsm.fit_block(da.from_array(X[100:], chunks=(77, 50)))
-        assert (
-            subspace_error(fsm.get_components(), alone.get_components()) < 1e-8
-        )  # so much forgetting makes a rounding error of 1e-15 as large on one machine
+        assert subspace_error(fsm.get_components(), alone.get_components()) < 1e-8  # forgetting blows rounding up, on one machine too
 
 
 def test_first_rows_that_depend_on_each_other(client: Any) -> None:

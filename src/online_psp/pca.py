@@ -22,12 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import pinvh
 from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from online_psp._state import WritableState
 from online_psp.algorithms import ALGORITHMS
+from online_psp.arrays import ForeignRows, Kind, namespace_of, to_host
 from online_psp.exact import Exact, Kept, ReadOut, Scatter, exact_phase, merge_scatter
 from online_psp.sparse import Centre, SparseRows, add_to_scatter, centred_squares
 from online_psp.standardize import Moments, center_rows, merge_moments
@@ -262,25 +264,33 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # Using
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: ArrayLike) -> Any:
         """Coordinates of rows along the components, (n, n_components_)."""
         check_is_fitted(self)
-        return self._scores(self._validate(X, reset=False), self.components_)
+        rows: Any = self._validate(X, reset=False)
+        if isinstance(rows, ForeignRows):
+            components = self.components_
+            scores: Any = rows.scores(components, self.mean_.astype(np.float64) @ components.T)
+            return scores / rows.kind.of(self._deviations(rows.dtype)) if self.whiten else scores
+        return self._scores(rows, self.components_)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Rows that have the given coordinates, (n, D)."""
         check_is_fitted(self)
-        scores = np.asarray(X)
+        xp = namespace_of(X) if get_config()["array_api_dispatch"] else None
+        scores = np.asarray(X) if xp is None else to_host(X)
         components = self.components_
         if self.whiten:
             components = np.sqrt(self.explained_variance_)[:, np.newaxis].astype(components.dtype) * components
         rows: Array = scores @ components + self.mean_
-        return rows
+        return rows if xp is None else Kind(xp, X, rows.dtype).of(rows)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Log-likelihood of each row under the probabilistic PCA model, (n,)."""
         check_is_fitted(self)
-        rows, mean = self._validate(X, reset=False).astype(np.float64), self.mean_.astype(np.float64)
+        given: Any = self._validate(X, reset=False)
+        rows = (given.toarray() if isinstance(given, ForeignRows) else given).astype(np.float64)
+        mean = self.mean_.astype(np.float64)
         components, variances, noise = self.components_.astype(np.float64), self.explained_variance_, self.noise_variance_
         D, K = rows.shape[1], len(components)
         if issparse(rows):
@@ -442,16 +452,23 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not self.gamma > 0:
             raise ValueError(f"gamma must be positive; got {self.gamma!r}.")
 
-    def _validate(self, X: ArrayLike, reset: bool) -> Array:
+    def _validate(self, X: ArrayLike, reset: bool) -> Any:
         dtypes = [np.float64, np.float32] if self.dtype is None else [np.dtype(self.dtype)]
-        rows: Array = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=dtypes, order="C")
+        xp = namespace_of(X) if get_config()["array_api_dispatch"] else None
+        rows: Any
+        if xp is None:
+            rows = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=dtypes, order="C")
+        else:
+            rows = ForeignRows(validate_data(self, X, reset=reset, dtype=[getattr(xp, np.dtype(kind).name) for kind in dtypes]))
         if reset and isinstance(self.n_components, numbers.Integral) and self.n_components > rows.shape[1]:
             raise ValueError(f"n_components must not be larger than the number of features, {rows.shape[1]}; got {self.n_components}.")
         return rows
 
-    def _check_weights(self, sample_weight: ArrayLike | None, rows: Array) -> Floats:
+    def _check_weights(self, sample_weight: ArrayLike | None, rows: Any) -> Floats:
         if sample_weight is None:
             return np.ones(rows.shape[0])
+        if isinstance(rows, ForeignRows):  # weights are few, and stay on the host
+            sample_weight, rows = to_host(sample_weight), np.zeros((len(rows), 1))
         weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return weights
 
@@ -466,23 +483,35 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             rank = _FLOAT_RANK if self.oversample is None else max(1, int(self.oversample))
         return Stream(min(rank, D), D, rows.dtype)
 
-    def _learn(self, rows: Array, weights: Floats) -> None:
+    def _learn(self, rows: Any, weights: Floats) -> None:
         if not weights.all():
-            rows, weights = rows[weights > 0], weights[weights > 0]
+            rows, weights = rows[np.flatnonzero(weights)], weights[weights > 0]
         stream, n = self._stream, rows.shape[0]
         step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
         start = self._learn_sparse(stream, rows, weights) if issparse(rows) else 0
+        foreign = isinstance(rows, ForeignRows)
         while start < n:
             stop = start + (step if stream.exact is None else min(step, stream.exact.room))
-            part, weight = rows[start:stop].astype(stream.dtype), weights[start:stop]
+            part, weight = rows[start:stop], weights[start:stop]
             start, before = stop, stream.moments.weight
-            centred = self._centred(part, weight)
+            if foreign and stream.exact is None:
+                self._learn_foreign(stream, part, weight)
+                continue
+            centred = self._centred((part.toarray() if foreign else part).astype(stream.dtype), weight)
             if stream.exact is None:
                 stream.model.fit_block(centred, self._steps(before, weight))
             else:
                 self._add_exactly(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
         stream.n_samples += n
         stream.found, stream.refresh_at = None, 0.0
+
+    def _learn_foreign(self, stream: Stream, rows: Any, weights: Floats) -> None:
+        """Learn from rows of another array library while streaming; the rows and the weights of the model stay there."""
+        before, mean, scatter = stream.moments
+        rows = ForeignRows(rows.X, stream.dtype)
+        rows, mean, added = rows.centred(weights, mean, before) if self.center else (rows, mean, rows.scatter(weights))
+        stream.moments = Moments(before + float(weights.sum()), mean, scatter + added)
+        stream.model.fit_block(rows, self._steps(before, weights))
 
     def _learn_sparse(self, stream: Stream, rows: Any, weights: Floats) -> int:
         """Learn from CSR rows; all of them, always."""
@@ -563,7 +592,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 directions, scatter = stream.exact.read_out()
             else:
                 directions, variances = stream.model.principal_components()
-                scatter = variances * stream.moments.weight
+                directions, scatter = to_host(directions), variances * stream.moments.weight
             stream.found = ReadOut(flip_signs(directions), scatter)
         return stream.found
 
@@ -577,7 +606,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.center:
             scores -= (self._stream.moments.mean @ components.T).astype(scores.dtype)
         if self.whiten:
-            scale = np.sqrt(self.explained_variance_)
-            smallest = np.finfo(scores.dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
-            scores /= np.maximum(scale, smallest).astype(scores.dtype)
+            scores /= self._deviations(scores.dtype)
         return scores
+
+    def _deviations(self, dtype: np.dtype[Any]) -> Array:
+        """Standard deviations along the components, kept from zero."""
+        scale = np.sqrt(self.explained_variance_)
+        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        return np.asarray(np.maximum(scale, smallest).astype(dtype))

@@ -15,6 +15,7 @@ from scipy.linalg import eigh
 from scipy.sparse import issparse
 
 from online_psp._state import WritableState
+from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
 from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
@@ -77,6 +78,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     QR basis of those rows, and all of them are then fed.
     """
 
+    #: Whether there is a block for arrays of other libraries; where there is none, they are taken to NumPy.
+    _foreign: ClassVar[bool] = False
     #: How many kinds of step size there are.
     _kinds: ClassVar[int] = 1
     #: Names of options that `repr` shows.
@@ -164,7 +167,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         Parameters
         ----------
         X : (n, D)
-            An array, or a sparse matrix, which is not made dense: it costs its non-zero entries.
+            An array, or a sparse matrix, which is not made dense: it costs its non-zero entries. FSM and SM also take arrays of other
+            libraries as they are (array API standard, extra ``array-api``); the outputs, and then the components, are of the same kind.
         steps : (n,), optional
             The step sizes of these samples, in place of the schedule's (once the algorithm has started).
 
@@ -172,27 +176,29 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         -------
         Y : (n, K)
         """
-        rows: Any = X if isinstance(X, SparseRows) else self._check_rows(X)
-        sparse = isinstance(rows, SparseRows)
+        rows: Any = X if isinstance(X, SparseRows | ForeignRows) else self._check_rows(X)
+        if isinstance(rows, ForeignRows) and not self._foreign:
+            rows = rows.toarray()
+        sparse, plain = isinstance(rows, SparseRows), isinstance(rows, np.ndarray)
         n = len(rows)
         rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
         done = 0
         if self._block is None:
             done = min(n, self.K - self.t)
-            first = rows[:done].toarray() if sparse else rows[:done].astype(self.dtype)
+            first = rows[:done].astype(self.dtype) if plain else rows[:done].toarray()
             Y[:done] = self._start_with(first, self._rates(0, self.K))
         if done < n:
             self._flush()
-            if sparse:
-                self._use_sparse(rows)
-            else:
+            if plain:
                 self._use_dense()
+            else:
+                self._use_block_for(rows)
             for start, stop in self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows):
-                block = rows[start:stop] if sparse else np.ascontiguousarray(rows[start:stop], dtype=self.dtype)
+                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype) if plain else rows[start:stop]
                 Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates])
                 self.t += stop - start
-        return Y
+        return rows.kind.of(Y) if isinstance(rows, ForeignRows) else Y
 
     def get_components(self, orthogonalize: bool = True) -> Array:
         """The basis found so far.
@@ -290,7 +296,16 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
 
-    def _check_rows(self, X: ArrayLike) -> np.ndarray[Any, Any] | SparseRows:
+    def _check_rows(self, X: Any) -> np.ndarray[Any, Any] | SparseRows | ForeignRows:
+        if self._foreign and namespace_of(X) is not None:
+            foreign = ForeignRows(X, self.dtype)
+            if self.D is not None and foreign.shape[1] != self.D:
+                raise ValueError(f"Samples must have {self.D} features; got {foreign.shape[1]}.")
+            bad = foreign.bad_row()
+            if bad is not None:
+                raise ValueError(f"Row {bad} has NaN, infinity or values whose squares overflow; every value must be finite.")
+            self._check_features(foreign.shape[1])
+            return foreign
         if issparse(X):
             self._check_features(np.shape(X)[-1])
             return checked_rows(X, self.D, self.dtype)
@@ -362,7 +377,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     # Blocks
 
-    def _use_sparse(self, rows: SparseRows) -> None:
+    def _use_block_for(self, rows: Any) -> None:
         """Make the block one that takes these rows."""
         raise NotImplementedError
 

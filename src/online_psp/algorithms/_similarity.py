@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -12,8 +13,9 @@ from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock
-from online_psp.sparse import SparseGramBlock, SparseRows
+from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
 
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
@@ -60,6 +62,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
     _kinds = 2
+    _foreign = True
     _options = ("gamma",)
 
     def __init__(
@@ -109,15 +112,30 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
 
-    def _use_sparse(self, rows: SparseRows) -> None:
+    def _use_block_for(self, rows: Any) -> None:
         block = self._block
         assert block is not None
-        if not (isinstance(block, SparseGramBlock) and block.centre is rows.centre):
+        if isinstance(rows, ForeignRows):
+            if not (isinstance(block, ForeignBlock) and block.kind == rows.kind):
+                self._block = ForeignBlock(block.basis, rows.kind)
+        elif not (isinstance(block, SparseGramBlock) and block.centre is rows.centre):
             self._block = SparseGramBlock(block.basis, rows.centre)
 
     def _use_dense(self) -> None:
-        if isinstance(self._block, SparseGramBlock):
+        if isinstance(self._block, SparseGramBlock | ForeignBlock):
             self._block = GramBlock(self._block.basis, self.open_rows)
+
+    def get_components(self, orthogonalize: bool = True) -> Any:
+        block = self._block
+        if not isinstance(block, ForeignBlock):
+            return super().get_components(orthogonalize)
+        A = inverse(self._M)
+        return components_of(block, A) if orthogonalize else (block.kind.of(A) @ block.B).T
+
+    def principal_components(self) -> tuple[Any, Floats]:
+        if not isinstance(self._block, ForeignBlock):
+            return super().principal_components()
+        return ordered(self._block, inverse(self._M), self._covariance_within)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
