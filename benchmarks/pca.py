@@ -96,7 +96,7 @@ def compare(name: str, X: Floats, order: str, sizes: list[int], progress: Progre
         batch, batch_time = fitted(lambda K=K: PCA(K, svd_solver="covariance_eigh"), X, repeats=1)  # type: ignore[misc]
         rows.append(Row(order, K, "PCA, whole array", 1e6 * batch_time / len(X), 0.0, 0.0))
         progress.advance(task)
-        methods = opponents(K, small_batches) | {"OnlinePCA": lambda K=K: OnlinePCA(K)}  # type: ignore[misc]
+        methods = opponents(K, small_batches) | {"OnlinePCA": lambda K=K: OnlinePCA(K)}
         for label, make in methods.items():
             model, took = fitted(make, X, 3 if label == "OnlinePCA" else 1)
             error = subspace_error(model.components_[:K].T, batch.components_.T)
