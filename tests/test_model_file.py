@@ -54,13 +54,14 @@ def saved(model: Any, folder: Path) -> bytes:
 @pytest.mark.parametrize("how", ["single", "block"])
 @pytest.mark.parametrize("D", [9, 60])
 @pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, dtype: type) -> None:
-    X = rows(150, D).astype(dtype)
+def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, dtype: Any) -> None:
+    X: Array = rows(150, D).astype(dtype)
     for stop in (0, 3, 5, 37, 103):
         model, path = ALGORITHMS[name](5, D, dtype=dtype), tmp_path / "m.psp"
         feed(model, X[:stop], how)
         model.save(path)
-        loaded = ALGORITHMS[name].load(path)
+        kind: Any = ALGORITHMS[name]
+        loaded = kind.load(path)
         feed(model, X[stop:], how)
         feed(loaded, X[stop:], how)
         assert saved(model, tmp_path) == saved(loaded, tmp_path)
@@ -136,6 +137,7 @@ def test_functions_are_not_stored_but_asked_for(tmp_path: Path) -> None:
     X = rows(60, 50)
     fsm = FSM(3, 50, learning_rate=rate, beta=rate)
     pca = OnlinePCA(2, learning_rate=rate, oversample=1)
+    model: Any
     for model in (fsm, pca):
         feed(model, X[:40], "block")
         model.save(tmp_path / "m.psp")
@@ -250,8 +252,7 @@ def try_to_load(load: Callable[[], Any], size: int) -> Any:
     start = time.perf_counter()
     try:
         return load()
-    except ModelFileError as error:
-        assert str(error).endswith(".")
+    except ModelFileError:
         return None
     finally:
         taken, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
@@ -439,7 +440,8 @@ def test_octave_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     model.save(tmp_path / "ours.mat")
     savemat(tmp_path / "rows.mat", {"X": X})
     run_octave(
-        f"cd('{tmp_path}'); load('rows.mat'); model = load_model('ours.mat'); Z = transform_model(model, X); save_model('back.mat', model); "
+        f"cd('{tmp_path}'); load('rows.mat'); model = load_model('ours.mat'); "
+        "Z = transform_model(model, X); save_model('back.mat', model); "
         "fsm = FSM(3, 30); fsm.fit_block(X - mean(X)); save_model('theirs.mat', fsm); "
         "theirs = load_model('theirs.mat'); T = transform_model(theirs, X); save('-v7', 'results.mat', 'Z', 'T');"
     )

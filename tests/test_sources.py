@@ -154,14 +154,15 @@ MAKERS: list[Callable[[Path, Floats], Any]] = [
 
 
 def opened(maker: Callable[[Path, Floats], Any], folder: Path, X: Floats) -> Source:
-    return open_source(maker(folder, X), **({"features": D, "dtype": "float64"} if maker is raw else {}))
+    made = maker(folder, X)
+    return open_source(made, features=D, dtype="float64") if maker is raw else open_source(made)
 
 
 def gathered(source: Source, size: int | None = None, start: int = 0) -> Array:
     blocks = list(source.blocks(size, start))
-    assert all(not block.bad and block.count == len(block.rows) for block in blocks)
-    assert [block.start for block in blocks] == list(np.cumsum([start] + [block.count for block in blocks[:-1]]))[: len(blocks)]
-    assert len({block.count for block in blocks[:-1]}) <= 1
+    assert all(not block.bad and block.length == len(block.rows) for block in blocks)
+    assert [block.start for block in blocks] == list(np.cumsum([start] + [block.length for block in blocks[:-1]]))[: len(blocks)]
+    assert len({block.length for block in blocks[:-1]}) <= 1
     return np.concatenate([block.rows for block in blocks])
 
 
@@ -244,7 +245,7 @@ def test_bad_rows_are_found_and_named(tmp_path: Path) -> None:
     source = open_source(path)
     (block,) = source.blocks(100)
     assert block.rows.tolist() == [[1, 2], [11, 12]]
-    assert block.count == 10
+    assert block.length == 10
     problems = {bad.row: bad.problem for bad in block.bad}
     assert sorted(problems) == [2, 3, 4, 5, 6, 7, 8, 10]
     assert "1 value where 2" in problems[2]
@@ -311,7 +312,7 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     real = builtins.__import__
 
     def without(wanted: str, *args: Any, **kwargs: Any) -> Any:
-        if wanted.split(".")[0] == module:
+        if wanted.partition(".")[0] == module:
             raise ImportError(wanted)
         return real(wanted, *args, **kwargs)
 

@@ -55,12 +55,12 @@ def write_csv(path: Path, X: Floats, changes: dict[int, str] | None = None) -> P
 # Runs
 
 
-class Stop(Exception):
+class StopError(Exception):
     pass
 
 
 @pytest.mark.parametrize("options", [{}, {"epochs": 3}, {"shuffle_buffer": 150}, {"epochs": 2, "shuffle_buffer": 333, "seed": 5}])
-def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, options: dict[str, int]) -> None:
+def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, options: dict[str, Any]) -> None:
     X = data(1000)
     np.save(tmp_path / "x.npy", X)
 
@@ -70,7 +70,7 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, op
             if stop_after is not None:
                 stop_after -= 1
                 if stop_after == 0:
-                    raise Stop
+                    raise StopError
 
         model = OnlinePCA(3, oversample=2)
         return streams.fit_stream(
@@ -84,7 +84,7 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, op
         try:
             go("pieces.psp", int(rng.integers(2, 6)), True)
             break
-        except Stop:
+        except StopError:
             pass
     assert (tmp_path / "pieces.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
 
@@ -106,11 +106,11 @@ def test_iterables_skip_what_was_done_or_go_on(tmp_path: Path) -> None:
 
     def broken() -> Any:
         yield from X[:300]
-        raise Stop
+        raise StopError
 
     for rest, at_end in ((X, False), (X[256:], True)):
         path.unlink(missing_ok=True)
-        with pytest.raises(Stop):
+        with pytest.raises(StopError):
             streams.fit_stream(broken(), path, OnlinePCA(2), block=64, checkpoint_every=64)
         assert streams.resume(path).row == 256
         model = streams.fit_stream(iter(rest), path, resume_from=True, at_end=at_end)
@@ -179,7 +179,8 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
     assert facts["samples"] == 900
     assert len(facts["merged"]) == 2
     psp("plot", tmp_path / "ab.psp", "-o", tmp_path / "scree.png")
-    assert Image.open(tmp_path / "scree.png").size[0] > 500
+    with Image.open(tmp_path / "scree.png") as picture:
+        assert picture.size[0] > 500
     assert not list(tmp_path.glob(".*"))
 
 
@@ -189,7 +190,8 @@ def test_pictures_in_components_out(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(tmp_path / "faces" / f"{i:02}.png")
     psp("fit", tmp_path / "faces", "-k", 4, "-o", tmp_path / "m.psp", "-q")
     psp("plot", tmp_path / "m.psp", "-o", tmp_path / "m.png")
-    assert Image.open(tmp_path / "m.png").size[1] > 500  # a row of pictures under the scree
+    with Image.open(tmp_path / "m.png") as picture:
+        assert picture.size[1] > 500  # a row of pictures under the scree
 
 
 def test_a_pipe_and_its_resuming(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ This module knows nothing of models. What is in one is a matter of the objects t
 :class:`Fields`, through which every value of a file is taken under a stated type, shape and range. Nothing is unpickled, and no array is
 larger than the bytes that the file holds for it.
 
-The header is one JSON object under the metadata key ``online-psp``: `format`, `version`, `library`, `kind`, `fortran` (names of arrays that
+The header is one JSON object under the metadata key ``online-psp``: `format`, `version`, `kind`, `fortran` (names of arrays that
 are stored transposed), `state`, `run`, and `digest`, a SHA-256 of all the rest and of the arrays. The digest finds damage. It is no
 signature: a file made on purpose must still pass the checks.
 """
@@ -28,7 +28,7 @@ from online_psp.types import Array
 VERSION = 1
 _FORMAT = "online-psp-model"
 _KEY = "online-psp"
-_DTYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+_DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000  # as safetensors itself
 _LARGEST_COUNT = 1 << 53
@@ -84,8 +84,6 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write a model file; an existing one is replaced in one step."""
     from safetensors.numpy import save
 
-    from online_psp import __version__
-
     stored, fortran = {}, []
     for name, array in contents.arrays.items():
         if array.flags.f_contiguous and not array.flags.c_contiguous:
@@ -95,7 +93,6 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     header = {
         "format": _FORMAT,
         "version": VERSION,
-        "library": __version__,
         "kind": contents.kind,
         "fortran": sorted(fortran),
         "state": contents.state,
@@ -115,7 +112,7 @@ def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(_dump([name, _CODES[array.dtype], list(array.shape)]).encode())
-        digest.update(memoryview(array.reshape(-1)).cast("B"))
+        digest.update(array.reshape(-1).data.cast("B"))
     return digest.hexdigest()
 
 
@@ -190,7 +187,7 @@ def _read_header(table: dict[str, Any]) -> dict[str, Any]:
 def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, Array]:
     """All arrays, once it is certain that together they fill the rest of the file exactly."""
     begin = file.tell()
-    places = []
+    places: list[tuple[int, int, int, str, np.dtype[Any], list[int]]] = []
     for name, entry in table.items():
         fields = Fields({}, entry if isinstance(entry, dict) else {})
         dtype, shape, offsets = (fields.value(key, kind) for key, kind in (("dtype", str), ("shape", list), ("data_offsets", list)))
@@ -198,7 +195,7 @@ def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, 
             raise ModelFileError(f"its array {name!r} has a type that no model has")
         if len(shape) > 2 or len(offsets) != 2 or not all(_is_count(number) for number in [*shape, *offsets]):
             raise ModelFileError(f"its array {name!r} has an impossible shape or place")
-        places.append((*offsets, math.prod(shape) * _DTYPES[dtype].itemsize, name, _DTYPES[dtype], shape))
+        places.append((offsets[0], offsets[1], math.prod(shape) * _DTYPES[dtype].itemsize, name, _DTYPES[dtype], shape))
     arrays, at = {}, 0
     for start, stop, length, *_ in sorted(places, key=lambda place: (place[0], place[1])):
         if start != at or stop - start != length:
@@ -208,8 +205,8 @@ def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, 
         raise ModelFileError("it is longer or shorter than its header says, so it is truncated or damaged")
     for start, _, length, name, dtype, shape in places:
         file.seek(begin + start)
-        data = bytearray(length)
-        if file.readinto(data) != length:
+        data = bytearray(file.read(length))
+        if len(data) != length:
             raise ModelFileError("it ends too early")
         arrays[name] = np.frombuffer(data, dtype).reshape(shape)
     return arrays
@@ -248,7 +245,7 @@ class Fields:
         return found
 
     def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
-        found = self.values.get(name)
+        found: Any = self.values.get(name)
         if type(found) not in (int, float) or not math.isfinite(found) or not least <= found <= most:
             raise ModelFileError(f"its entry {name!r} is missing or out of range")
         return float(found)

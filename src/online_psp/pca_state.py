@@ -98,7 +98,7 @@ def _plain(value: Any, name: str) -> Any:
 def pca_from_state(fields: Fields, learning_rate: Rate | None, cls: type[OnlinePCA]) -> OnlinePCA:
     """The model again; `learning_rate` must be passed exactly where it had one."""
     given = fields.under("parameters")
-    parameters = {name: given.values.get(name) for name in (*_PLAIN, "n_components", "oversample", "block_size", "dtype")}
+    parameters: dict[str, Any] = {name: given.values.get(name) for name in (*_PLAIN, "n_components", "oversample", "block_size", "dtype")}
     if given.value("learning_rate", bool) != (learning_rate is not None):
         raise ModelFileError(
             "it was trained without a function as learning_rate; leave it out when loading"

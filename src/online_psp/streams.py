@@ -149,7 +149,7 @@ def steps(run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = 
                 raise SourceError(f"{source.where(first.row)}: it {first.problem}.")
             with unbroken():
                 _learn(run, block.rows)
-                run.row = base + block.start + block.count
+                run.row = base + block.start + block.length
                 run.skipped += len(block.bad)
                 run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
                 run.finished = False

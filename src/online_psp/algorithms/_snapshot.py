@@ -34,11 +34,11 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     """
     from online_psp.algorithms import ALGORITHMS
 
-    model = copy(model)
-    model._use_dense()
     name = next((name for name, cls in ALGORITHMS.items() if type(model) is cls), None)
     if name is None:
         raise TypeError(f"Only {', '.join(cls.__name__ for cls in ALGORITHMS.values())} can be saved; got {type(model).__name__}.")
+    model = copy(model)
+    model._use_dense()
     arrays: dict[str, Array] = {}
     state: dict[str, Any] = {
         "algorithm": name,
@@ -100,12 +100,12 @@ def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: typ
     """
     from online_psp.algorithms import ALGORITHMS
 
-    kind = ALGORITHMS[fields.choice("algorithm", *ALGORITHMS)]
+    kind: Any = ALGORITHMS[fields.choice("algorithm", *ALGORITHMS)]
     if cls is not None and not issubclass(kind, cls):
         raise ModelFileError(f"it holds an {kind.__name__} model; load it with {kind.__name__}.load")
     K, D = fields.count("K", 1), fields.optional("D", int)
     phase = fields.choice("phase", "new", "kept", "running")
-    if (D is not None and D < K) or (D is None and phase != "new"):
+    if (phase != "new") if D is None else D < K:
         raise ModelFileError("it has fewer features than directions")
     size = fields.values.get("block_size")
     block_size: Any = "auto" if size == "auto" else fields.count("block_size", 1)

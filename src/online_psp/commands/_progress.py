@@ -20,7 +20,9 @@ class Progress:
     """
 
     def __init__(self, run: Any, shown: bool) -> None:
-        self.run, self.bar, self.task = run, None, None
+        self.run = run
+        self.bar: Any = None
+        self.task: Any = None
         self.next_look = time.monotonic() + _LOOK_EVERY
         self.began, self.first = time.monotonic(), run.done
         self.explained = "…"
@@ -33,7 +35,7 @@ class Progress:
         from rich.progress import Progress as Bar
 
         total = self.run.source.get("total")
-        self.bar: Any = Bar(
+        self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:,.0f}" + ("/{task.total:,.0f} rows" if total is not None else " rows")),

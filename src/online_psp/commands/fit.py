@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.commands._common import INTERRUPTED, USAGE, check_output, columns_of, fail, one_sentence, print_json
+from online_psp.commands._common import DATA, INTERRUPTED, USAGE, check_output, columns_of, fail, one_sentence, print_json
 
 
 def fit(
@@ -117,8 +117,8 @@ def _run(
     except KeyboardInterrupt:
         raise _interrupted(run, output) from None
     except (ValueError, OSError) as error:
-        _say_what_is_left(output, error)
-        raise
+        what = f"{error.filename or output}: {error.strerror or error}." if isinstance(error, OSError) else str(error)
+        raise fail(f"{what}{_what_is_left(output)}", DATA) from None
     finally:
         signal.signal(signal.SIGTERM, before_us)
     with streams.unbroken():
@@ -155,7 +155,8 @@ def _interrupted(run: Any, output: Path) -> typer.Exit:
         return fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED)
     streams.checkpoint(run, output)
     return fail(
-        f"Stopped at epoch {run.epoch + 1}, row {run.row}; the checkpoint is in {output}. To go on: {_command(add='--resume', drop=('--force',))}",
+        f"Stopped at epoch {run.epoch + 1}, row {run.row}; the checkpoint is in {output}. "
+        f"To go on: {_command(add='--resume', drop=('--force',))}",
         INTERRUPTED,
     )
 
@@ -165,20 +166,16 @@ def _command(add: str, drop: tuple[str, ...]) -> str:
     return shlex.join(["psp", *arguments, add])
 
 
-def _say_what_is_left(output: Path, error: Exception) -> None:
+def _what_is_left(output: Path) -> str:
     """After bad data, or a disk that is full: where the last checkpoint stands."""
     from online_psp import streams
     from online_psp.model_file import ModelFileError
 
-    if isinstance(error, OSError) and error.filename is None:
-        error.filename = str(output)
-    if not output.exists():
-        return
     try:
         kept = streams.resume(output)
     except (ModelFileError, OSError):
-        return
-    typer.echo(f"psp: {output} holds the run up to epoch {kept.epoch + 1}, row {kept.row}.", err=True)
+        return ""
+    return f" The last checkpoint, {output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
 
 
 def _report(run: Any, output: Path, seconds: float, rows: int, quiet: bool, as_json: bool) -> None:

@@ -56,7 +56,7 @@ def _draw(model: Any, shape: tuple[int, ...] | None, name: str) -> Any:
     down = -(-count // across)
     figure = Figure(figsize=(7.5, 3.6 + 1.05 * down), layout="constrained")
     FigureCanvasAgg(figure)
-    parts = figure.subfigures(2, 1, height_ratios=[3.6, 1.05 * down]) if count else [figure]
+    parts: Any = figure.subfigures(2, 1, height_ratios=[3.6, 1.05 * down]) if count else [figure]
     _scree(parts[0].subplots(), model, name)
     if shape and count:
         panels = parts[1].subplots(down, across, squeeze=False).ravel()

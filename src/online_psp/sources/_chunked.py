@@ -65,7 +65,7 @@ def _array_source(array: Any, name: str, dtype: Any) -> Source:
         try:
             for chunk in read(start, size):
                 yield chunk
-                at += chunk.count
+                at += chunk.length
         except (OSError, RuntimeError) as error:
             raise SourceError(f"{name}, after row {at}: the data cannot be read ({error}).") from None
 

@@ -102,9 +102,9 @@ def _choose(path: str, names: list[str], member: str | None, dimensions: Any) ->
 
 def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
-        version = np.lib.format.read_magic(file)  # type: ignore[arg-type]
+        version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, kind = reader(file)  # type: ignore[arg-type]
+        shape, fortran, kind = reader(file)
     except (ValueError, EOFError) as error:
         raise SourceError(f"{name} is not an array of numbers ({error}).") from None
     return shape, fortran, kind

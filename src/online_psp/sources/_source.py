@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
     start: int
     """How many rows of the source come before it."""
-    count: int
+    length: int
     """How many rows of the source it covers, bad ones included."""
     rows: Array
     """(n, D): the good ones, float32 or float64."""
@@ -45,9 +45,9 @@ class Block(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What an opener reads: `rows` as they are in the source, and the ones among `count` that could not even be parsed."""
+    """What an opener reads: `rows` as they are in the source, and the ones among `length` that could not even be parsed."""
 
-    count: int
+    length: int
     rows: Array
     bad: dict[int, str]
     """Place in the chunk → what is wrong with it; these rows are not in `rows`."""
@@ -84,7 +84,7 @@ class Source:
             if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
                 raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
             yield self._screened(at, chunk)
-            at += chunk.count
+            at += chunk.length
 
     def block_rows(self) -> int:
         """As many rows as make a few megabytes."""
@@ -95,19 +95,16 @@ class Source:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = np.ascontiguousarray(chunk.rows, dtype=self.dtype)
             flat = rows.ravel()
-            if np.isfinite(np.dot(flat, flat)):
-                good = None
-            else:
-                good = np.isfinite(np.einsum("ij,ij->i", rows, rows))
+            good = None if np.isfinite(np.dot(flat, flat)) else np.isfinite(np.einsum("ij,ij->i", rows, rows))
         if not chunk.bad and good is None:
-            return Block(start, chunk.count, rows, [])
+            return Block(start, chunk.length, rows, [])
         problems = dict(chunk.bad)
         if good is not None:
-            places = [place for place in range(chunk.count) if place not in chunk.bad]
+            places = [place for place in range(chunk.length) if place not in chunk.bad]
             for i in np.flatnonzero(~good):
                 problems[places[i]] = self._problem(rows[i])
             rows = rows[good]
-        return Block(start, chunk.count, rows, [BadRow(start + place + 1, problems[place]) for place in sorted(problems)])
+        return Block(start, chunk.length, rows, [BadRow(start + place + 1, problems[place]) for place in sorted(problems)])
 
     def _problem(self, row: Array) -> str:
         bad = ~np.isfinite(row)
@@ -131,7 +128,8 @@ def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
         return np.dtype(np.float32) if np.dtype(dtype).newbyteorder("=") == np.float32 else np.dtype(np.float64)
     if np.dtype(wanted) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise UnknownSourceError(f"The working precision must be float32 or float64; got {np.dtype(wanted)}.")
-    return np.dtype(wanted)
+    working: np.dtype[Any] = np.dtype(wanted)
+    return working
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:

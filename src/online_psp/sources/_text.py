@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -33,10 +33,7 @@ def open_text(
     """
     once = not isinstance(file, Path)
     lines = _lines(file, name)
-    try:
-        first = next(lines, None)
-    except SourceError:
-        raise
+    first = next(lines, None)
     if first is None:
         raise SourceError(f"{name} is empty.")
     cells = split(first[1], delimiter)
@@ -90,10 +87,10 @@ def _lines(file: Path | BinaryIO, name: str) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, from 1, without the blank ones."""
     number = 0
     try:
-        binary: IO[bytes] = file if not isinstance(file, Path) else gzip.open(file) if file.suffix == ".gz" else open(file, "rb")  # type: ignore[assignment]
-        text = io.TextIOWrapper(binary, encoding="utf-8-sig", errors="replace", newline=None)
+        text = io.TextIOWrapper(_binary(file), encoding="utf-8-sig", errors="replace")
         try:
-            for number, line in enumerate(text, 1):
+            for line in text:
+                number += 1
                 if not line.isspace():
                     yield number, line
         finally:
@@ -103,6 +100,12 @@ def _lines(file: Path | BinaryIO, name: str) -> Iterator[tuple[int, str]]:
                 text.detach()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"{name}, after line {number}: the compressed file is truncated or damaged ({error}).") from None
+
+
+def _binary(file: Path | BinaryIO) -> Any:
+    if not isinstance(file, Path):
+        return file
+    return gzip.GzipFile(file) if file.suffix.lower() == ".gz" else file.open("rb")
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -149,9 +152,9 @@ def _parse(lines: list[str], delimiter: str, width: int, chosen: list[int] | Non
     """All lines at once where they are in order, one by one where they are not."""
     try:
         rows: Floats = np.loadtxt(lines, delimiter=delimiter, ndmin=2, comments=None, quotechar='"', usecols=chosen)
-        if rows.shape[0] == len(lines) and (chosen is not None or rows.shape[1] == width):
-            if chosen is None or all(line.count(delimiter) >= width - 1 for line in lines):
-                return Chunk(len(lines), rows, {})
+        whole = rows.shape[1] == width if chosen is None else all(line.count(delimiter) == width - 1 for line in lines)
+        if whole and len(rows) == len(lines):
+            return Chunk(len(lines), rows, {})
     except ValueError:
         pass
     return _parse_each(lines, delimiter, width, chosen)
