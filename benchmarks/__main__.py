@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, streams
+from benchmarks import engine, pca, streams
 
-BENCHMARKS = {"engine": engine.main, "streams": streams.main}
+BENCHMARKS = {"engine": engine.main, "pca": pca.main, "streams": streams.main}
 
 
 def main(names: list[str]) -> int:

@@ -141,6 +141,14 @@ class GramBlock(Block):
         scale_and_add(self.basis, a, C, X)
         self.n, self.X, self.loaded = 0, None, None
 
+    def turn(self, A: Floats) -> None:
+        """``B ← A B``."""
+        self.basis[:] = A.astype(self.basis.dtype) @ self.basis
+
+    def scale(self, factor: float) -> None:
+        """``B ← factor B``."""
+        self.basis[:] *= factor
+
     def nbytes(self) -> int:
         return self.stack.nbytes + self.open_P.nbytes + self.open_G.nbytes + self._products.nbytes
 
@@ -237,7 +245,7 @@ class FrameBlock(Block):
     def first(self) -> int:
         if self.loaded is not None:
             return self.loaded[2]
-        return self.D if self.direct else self.K
+        return int(self.D if self.direct else self.K)
 
     def _start_from(self, frame: Floats) -> None:
         """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""

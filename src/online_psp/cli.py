@@ -12,6 +12,8 @@ from online_psp.commands.info import info
 from online_psp.commands.merge import merge
 from online_psp.commands.plot import plot
 from online_psp.commands.transform import transform
+from online_psp.datasets.commands import datasets
+from online_psp.experiments.commands import evaluate, reproduce
 
 app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
 
@@ -54,9 +56,9 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
     for name in dict.fromkeys(result.problem for result in results):
-        table = Table(title=name, caption="µs per sample, one thread; literal: the paper's update as printed, in NumPy")
-        for column in ("method", "fit_next", "fit_block", "literal", "speed-up", "Err_batch", "Err_pop"):
-            table.add_column(column, justify="left" if column == "method" else "right")
+        table = Table(title=name, caption="µs per sample, one thread: fit_next, fit_block, and the paper's update as printed, in NumPy")
+        for column in ("method", "fit_next", "block", "literal", "faster", "Err_batch", "Err_pop"):
+            table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
         for result in results:
             if result.problem == name:
                 table.add_row(
@@ -71,6 +73,11 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
         console.print(table)
     show.draw(results, out)
     console.print(f"picture: {out}")
+
+
+app.command()(reproduce)
+app.command()(evaluate)
+app.command()(datasets)
 
 
 if __name__ == "__main__":

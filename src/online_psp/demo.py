@@ -77,7 +77,8 @@ def literal_microseconds(name: str, problem: Problem) -> float:
 def learning_curve(fit: Callable[[Floats], Any], basis: Callable[[], Floats], X: Floats, target: Floats) -> tuple[list[int], list[float]]:
     """Err_batch at about thirty moments, evenly spaced on a logarithmic axis."""
     K = target.shape[1]
-    marks = np.unique(np.geomspace(2 * K, len(X), 30).astype(int))
+    marks = np.unique(np.geomspace(4 * K, len(X), 25).astype(int))
+    marks = marks[np.append(np.diff(marks) >= K, True)]
     errors, done = [], 0
     for mark in marks:
         fit(X[done:mark])
@@ -104,20 +105,45 @@ def run_algorithm(name: str, problem: Problem, target: Floats) -> Result:
     return Result(problem.name, name.upper(), single, block, literal, curve[-1], err_pop, samples, curve)
 
 
+def run_estimator(make: Callable[[], Any], label: str, problem: Problem, target: Floats) -> Result:
+    """A scikit-learn estimator with `partial_fit`, in blocks of five times K."""
+    X, K = problem.X, problem.K
+    step = 5 * K
+
+    def fit(model: Any, rows: Floats) -> None:
+        for start in range(0, len(rows) - K + 1, step):
+            stop = start + step if len(rows) - start - step >= K else len(rows)
+            model.partial_fit(rows[start:stop])
+
+    fit(make(), X[: 2 * step])
+    model = make()
+    block = microseconds(lambda: fit(model, X), len(X))
+    fresh = make()
+    samples, curve = learning_curve(lambda rows: fit(fresh, rows), lambda: fresh.components_.T, X, target)
+    components = model.components_.T
+    err_pop = None if problem.truth is None else subspace_error(components, problem.truth)
+    return Result(problem.name, label, None, block, None, subspace_error(components, target), err_pop, samples, curve)
+
+
 def run(chosen: list[Problem]) -> Iterator[Result]:
     """One result at a time, single-threaded."""
+    from sklearn.decomposition import IncrementalPCA
     from threadpoolctl import threadpool_limits
+
+    from online_psp.pca import OnlinePCA
 
     with threadpool_limits(1):
         for problem in chosen:
             target = batch_components(problem.X, problem.K)
             for name in ALGORITHMS:
                 yield run_algorithm(name, problem, target)
+            yield run_estimator(lambda K=problem.K: IncrementalPCA(K), "IncrementalPCA", problem, target)  # type: ignore[misc]
+            yield run_estimator(lambda K=problem.K: OnlinePCA(K), "OnlinePCA", problem, target)  # type: ignore[misc]
 
 
 def steps(chosen: list[Problem]) -> int:
     """How many results :func:`run` gives."""
-    return len(chosen) * len(ALGORITHMS)
+    return len(chosen) * (len(ALGORITHMS) + 2)
 
 
 def draw(results: list[Result], path: Path) -> None:
@@ -131,8 +157,10 @@ def draw(results: list[Result], path: Path) -> None:
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         for result in results:
             if result.problem == name:
-                style = "--" if result.method == "SM" else "-"  # SM and FSM are one curve
-                axes.loglog(result.samples, result.curve, style, label=f"{result.method}  {result.block:.1f} µs", linewidth=1.8)
+                style = {"SM": ":", "IncrementalPCA": "--"}.get(result.method, "-")  # SM and FSM are one curve
+                axes.loglog(
+                    result.samples, np.maximum(result.curve, 1e-6), style, label=f"{result.method}  {result.block:.1f} µs", linewidth=1.8
+                )
         axes.set(title=name, xlabel="samples seen", ylabel="subspace error against batch PCA")
         axes.grid(True, which="both", alpha=0.25)
         axes.legend(title="time per sample", frameon=False)

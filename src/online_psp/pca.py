@@ -21,13 +21,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import pinvh
+from scipy.sparse import issparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from online_psp._state import WritableState
 from online_psp.algorithms import ALGORITHMS
-from online_psp.exact import Exact, ReadOut, exact_phase, merge_scatter
+from online_psp.arrays import ForeignRows, Kind, namespace_of, to_host
+from online_psp.exact import Exact, Kept, ReadOut, Scatter, exact_phase, merge_scatter
+from online_psp.sparse import Centre, SparseRows, add_to_scatter, centred_squares
 from online_psp.standardize import Moments, center_rows, merge_moments
 from online_psp.types import Array, Floats, Rate
 
@@ -43,11 +47,22 @@ class Stream(WritableState):
         self.rank, self.dtype = rank, dtype
         self.exact: Exact | None = exact_phase(rank, D, dtype)
         self.model: Any = None  # the algorithm, once the exact phase is over
+        self.centre: Centre | None = None  # the moments, while the rows are sparse
         self.moments = Moments(0.0, np.zeros(D), 0.0)
         self.n_samples = 0
         self.found: ReadOut | None = None
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.components: Array = np.zeros((0, D))  # what it projects on until then
+
+    @property
+    def moments(self) -> Moments:
+        """Weight, mean and scatter of the rows seen."""
+        centre = self.centre
+        return self._moments if centre is None else Moments(centre.total, centre.mean, centre.scatter)
+
+    @moments.setter
+    def moments(self, moments: Moments) -> None:
+        self._moments, self.centre = moments, None
 
 
 def flip_signs(components: Array) -> Array:
@@ -249,33 +264,45 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # Using
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: ArrayLike) -> Any:
         """Coordinates of rows along the components, (n, n_components_)."""
         check_is_fitted(self)
-        return self._scores(self._validate(X, reset=False), self.components_)
+        rows: Any = self._validate(X, reset=False)
+        if isinstance(rows, ForeignRows):
+            components = self.components_
+            scores: Any = rows.scores(components, self.mean_.astype(np.float64) @ components.T)
+            return scores / rows.kind.of(self._deviations(rows.dtype)) if self.whiten else scores
+        return self._scores(rows, self.components_)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Rows that have the given coordinates, (n, D)."""
         check_is_fitted(self)
-        scores = np.asarray(X)
+        xp = namespace_of(X) if get_config()["array_api_dispatch"] else None
+        scores = np.asarray(X) if xp is None else to_host(X)
         components = self.components_
         if self.whiten:
             components = np.sqrt(self.explained_variance_)[:, np.newaxis].astype(components.dtype) * components
         rows: Array = scores @ components + self.mean_
-        return rows
+        return rows if xp is None else Kind(xp, X, rows.dtype).of(rows)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Log-likelihood of each row under the probabilistic PCA model, (n,)."""
         check_is_fitted(self)
-        rows = self._validate(X, reset=False).astype(np.float64) - self.mean_
+        given: Any = self._validate(X, reset=False)
+        rows = (given.toarray() if isinstance(given, ForeignRows) else given).astype(np.float64)
+        mean = self.mean_.astype(np.float64)
         components, variances, noise = self.components_.astype(np.float64), self.explained_variance_, self.noise_variance_
         D, K = rows.shape[1], len(components)
-        scores = rows @ components.T
+        if issparse(rows):
+            scores, squares = rows @ components.T - mean @ components.T, centred_squares(rows, mean)
+        else:
+            rows = rows - mean
+            scores, squares = rows @ components.T, np.sum(rows**2, axis=1)
         tiny = np.finfo(np.float64).tiny
         variances, noise = np.maximum(variances, tiny), max(noise, tiny)
         likelihood = D * np.log(2.0 * np.pi) + np.log(variances).sum() + np.sum(scores**2 / variances, axis=1)
         if K < D:
-            residual = np.maximum(np.sum(rows**2, axis=1) - np.sum(scores**2, axis=1), 0.0)
+            residual = np.maximum(squares - np.sum(scores**2, axis=1), 0.0)
             likelihood = likelihood + (D - K) * np.log(noise) + residual / noise
         return np.asarray(-0.5 * likelihood)
 
@@ -399,6 +426,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -424,16 +452,23 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not self.gamma > 0:
             raise ValueError(f"gamma must be positive; got {self.gamma!r}.")
 
-    def _validate(self, X: ArrayLike, reset: bool) -> Array:
+    def _validate(self, X: ArrayLike, reset: bool) -> Any:
         dtypes = [np.float64, np.float32] if self.dtype is None else [np.dtype(self.dtype)]
-        rows: Array = validate_data(self, X, reset=reset, dtype=dtypes, order="C")
+        xp = namespace_of(X) if get_config()["array_api_dispatch"] else None
+        rows: Any
+        if xp is None:
+            rows = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=dtypes, order="C")
+        else:
+            rows = ForeignRows(validate_data(self, X, reset=reset, dtype=[getattr(xp, np.dtype(kind).name) for kind in dtypes]))
         if reset and isinstance(self.n_components, numbers.Integral) and self.n_components > rows.shape[1]:
             raise ValueError(f"n_components must not be larger than the number of features, {rows.shape[1]}; got {self.n_components}.")
         return rows
 
-    def _check_weights(self, sample_weight: ArrayLike | None, rows: Array) -> Floats:
+    def _check_weights(self, sample_weight: ArrayLike | None, rows: Any) -> Floats:
         if sample_weight is None:
-            return np.ones(len(rows))
+            return np.ones(rows.shape[0])
+        if isinstance(rows, ForeignRows):  # weights are few, and stay on the host
+            sample_weight, rows = to_host(sample_weight), np.zeros((len(rows), 1))
         weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return weights
 
@@ -448,23 +483,59 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             rank = _FLOAT_RANK if self.oversample is None else max(1, int(self.oversample))
         return Stream(min(rank, D), D, rows.dtype)
 
-    def _learn(self, rows: Array, weights: Floats) -> None:
+    def _learn(self, rows: Any, weights: Floats) -> None:
         if not weights.all():
-            rows, weights = rows[weights > 0], weights[weights > 0]
-        stream = self._stream
-        step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.itemsize))
-        start = 0
-        while start < len(rows):
+            rows, weights = rows[np.flatnonzero(weights)], weights[weights > 0]
+        stream, n = self._stream, rows.shape[0]
+        step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+        start = self._learn_sparse(stream, rows, weights) if issparse(rows) else 0
+        foreign = isinstance(rows, ForeignRows)
+        while start < n:
             stop = start + (step if stream.exact is None else min(step, stream.exact.room))
-            part, weight = rows[start:stop].astype(stream.dtype), weights[start:stop]
+            part, weight = rows[start:stop], weights[start:stop]
             start, before = stop, stream.moments.weight
-            centred = self._centred(part, weight)
+            if foreign and stream.exact is None:
+                self._learn_foreign(stream, part, weight)
+                continue
+            centred = self._centred((part.toarray() if foreign else part).astype(stream.dtype), weight)
             if stream.exact is None:
                 stream.model.fit_block(centred, self._steps(before, weight))
             else:
                 self._add_exactly(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
-        stream.n_samples += len(rows)
+        stream.n_samples += n
         stream.found, stream.refresh_at = None, 0.0
+
+    def _learn_foreign(self, stream: Stream, rows: Any, weights: Floats) -> None:
+        """Learn from rows of another array library while streaming; the rows and the weights of the model stay there."""
+        before, mean, scatter = stream.moments
+        rows = ForeignRows(rows.X, stream.dtype)
+        rows, mean, added = rows.centred(weights, mean, before) if self.center else (rows, mean, rows.scatter(weights))
+        stream.moments = Moments(before + float(weights.sum()), mean, scatter + added)
+        stream.model.fit_block(rows, self._steps(before, weights))
+
+    def _learn_sparse(self, stream: Stream, rows: Any, weights: Floats) -> int:
+        """Learn from CSR rows; all of them, always."""
+        n, start = len(weights), 0
+        while isinstance(stream.exact, Kept) and start < n:  # it keeps dense rows, few of them
+            stop = start + stream.exact.room
+            centred = self._centred(rows[start:stop].toarray().astype(stream.dtype, copy=False), weights[start:stop])
+            self._add_exactly(stream, centred * np.sqrt(weights[start:stop])[:, np.newaxis].astype(stream.dtype))
+            start = stop
+        if start < n:
+            rows, weights = rows[start:], weights[start:]
+            if self.center and stream.centre is None:
+                weight, mean, scatter = stream.moments
+                stream.centre = Centre(mean, weight, scatter)
+            before = stream._moments.weight if stream.centre is None else stream.centre.total
+            part = SparseRows(rows.astype(stream.dtype, copy=False), weights, stream.centre)
+            if stream.centre is None:
+                weight, mean, scatter = stream.moments
+                stream.moments = Moments(weight + float(weights.sum()), mean, scatter + float(weights @ part.row_squares()))
+            if isinstance(stream.exact, Scatter):
+                add_to_scatter(stream.exact, part)
+            else:
+                stream.model.fit_block(part, self._steps(before, weights))
+        return n
 
     def _add_exactly(self, stream: Stream, rows: Array) -> None:
         assert stream.exact is not None
@@ -521,7 +592,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 directions, scatter = stream.exact.read_out()
             else:
                 directions, variances = stream.model.principal_components()
-                scatter = variances * stream.moments.weight
+                directions, scatter = to_host(directions), variances * stream.moments.weight
             stream.found = ReadOut(flip_signs(directions), scatter)
         return stream.found
 
@@ -535,7 +606,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.center:
             scores -= (self._stream.moments.mean @ components.T).astype(scores.dtype)
         if self.whiten:
-            scale = np.sqrt(self.explained_variance_)
-            smallest = np.finfo(scores.dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
-            scores /= np.maximum(scale, smallest).astype(scores.dtype)
+            scores /= self._deviations(scores.dtype)
         return scores
+
+    def _deviations(self, dtype: np.dtype[Any]) -> Array:
+        """Standard deviations along the components, kept from zero."""
+        scale = np.sqrt(self.explained_variance_)
+        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        return np.asarray(np.maximum(scale, smallest).astype(dtype))

@@ -12,9 +12,12 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
+from scipy.sparse import issparse
 
 from online_psp._state import WritableState
+from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
+from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
@@ -75,6 +78,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     QR basis of those rows, and all of them are then fed.
     """
 
+    #: Whether there is a block for arrays of other libraries; where there is none, they are taken to NumPy.
+    _foreign: ClassVar[bool] = False
     #: How many kinds of step size there are.
     _kinds: ClassVar[int] = 1
     #: Names of options that `repr` shows.
@@ -144,6 +149,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             Its projection, as the algorithm defines it.
         """
         row = self._check_row(x)
+        self._use_dense()
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
                 raise self._not_finite(row[np.newaxis], 0)
@@ -161,6 +167,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         Parameters
         ----------
         X : (n, D)
+            An array, or a sparse matrix, which is not made dense: it costs its non-zero entries. FSM and SM also take arrays of other
+            libraries as they are (array API standard, extra ``array-api``); the outputs, and then the components, are of the same kind.
         steps : (n,), optional
             The step sizes of these samples, in place of the schedule's (once the algorithm has started).
 
@@ -168,21 +176,29 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         -------
         Y : (n, K)
         """
-        rows = self._check_rows(X)
+        rows: Any = X if isinstance(X, SparseRows | ForeignRows) else self._check_rows(X)
+        if isinstance(rows, ForeignRows) and not self._foreign:
+            rows = rows.toarray()
+        sparse, plain = isinstance(rows, SparseRows), isinstance(rows, np.ndarray)
         n = len(rows)
         rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
         done = 0
         if self._block is None:
             done = min(n, self.K - self.t)
-            Y[:done] = self._start_with(rows[:done].astype(self.dtype), self._rates(0, self.K))
+            first = rows[:done].astype(self.dtype) if plain else rows[:done].toarray()
+            Y[:done] = self._start_with(first, self._rates(0, self.K))
         if done < n:
             self._flush()
-            for start, stop in self._cuts(done, n, rates):
-                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype)
+            if plain:
+                self._use_dense()
+            else:
+                self._use_block_for(rows)
+            for start, stop in self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows):
+                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype) if plain else rows[start:stop]
                 Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates])
                 self.t += stop - start
-        return Y
+        return rows.kind.of(Y) if isinstance(rows, ForeignRows) else Y
 
     def get_components(self, orthogonalize: bool = True) -> Array:
         """The basis found so far.
@@ -280,7 +296,19 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
 
-    def _check_rows(self, X: ArrayLike) -> np.ndarray[Any, Any]:
+    def _check_rows(self, X: Any) -> np.ndarray[Any, Any] | SparseRows | ForeignRows:
+        if self._foreign and namespace_of(X) is not None:
+            foreign = ForeignRows(X, self.dtype)
+            if self.D is not None and foreign.shape[1] != self.D:
+                raise ValueError(f"Samples must have {self.D} features; got {foreign.shape[1]}.")
+            bad = foreign.bad_row()
+            if bad is not None:
+                raise ValueError(f"Row {bad} has NaN, infinity or values whose squares overflow; every value must be finite.")
+            self._check_features(foreign.shape[1])
+            return foreign
+        if issparse(X):
+            self._check_features(np.shape(X)[-1])
+            return checked_rows(X, self.D, self.dtype)
         rows = as_real(X, "A block")
         if rows.ndim != 2:
             raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {rows.shape}.")
@@ -325,7 +353,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         if self.t == self.K:
             kept, self._kept = self._kept, None
             self._begin(np.ascontiguousarray(np.linalg.qr(kept.T)[0].T))
-            for start, stop in self._cuts(0, self.K, rates):
+            for start, stop in self._cuts(0, self.K, rates, self.block_rows):
                 fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
             Y[-1] = fed[-1]
         return Y
@@ -349,9 +377,20 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     # Blocks
 
-    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
-        """Where to cut rows `first` … `last`−1 into blocks."""
-        step = self.block_rows
+    def _use_block_for(self, rows: Any) -> None:
+        """Make the block one that takes these rows."""
+        raise NotImplementedError
+
+    def _use_dense(self) -> None:
+        """Make the block one that takes dense rows and single samples; most do."""
+
+    @property
+    def _sparse_rows(self) -> int:
+        """How many sparse rows `fit_block` takes at a time."""
+        return self.block_rows
+
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
+        """Where to cut rows `first` … `last`−1 into blocks of at most `step`."""
         for start in range(first, last, step):
             yield start, min(start + step, last)
 
@@ -384,15 +423,26 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             self._close()
 
 
-def auto_block_rows(D: int, K: int) -> int:
-    """How many rows `fit_block` takes at a time.
+# What the two models of cost below need to know of a machine, to within a factor of two or three: the optimum is flat.
+_CALL = 25e-6  # seconds that a block costs whatever its size
+_FLOPS = 30e9  # matrix products, one core
+_BANDWIDTH = 10e9  # bytes a second from memory
+_BASIS_PASSES = 3  # reads and writes of the basis that a block costs
 
-    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample,
-    against 4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
+
+def auto_block_rows(D: int, K: int) -> int:
+    """How many rows `fit_block` takes at a time: where the cost of a block and that of products between its samples balance.
+
+    Per sample a block of n costs ``(call + passes over the basis)/n + n D/flops``.
     """
-    return int(np.clip(2 ** round(math.log2(math.sqrt(80 * K))), 32, 512))
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt((_CALL + basis) * _FLOPS / D), 32, 256))
 
 
 def auto_open_rows(D: int, K: int) -> int:
-    """How many samples `fit_next` gathers: every pending one is a row to read, and every flush a pass over the basis."""
-    return int(np.clip(2 ** round(math.log2(math.sqrt(4 * K))), 8, 64))
+    """How many samples `fit_next` gathers: every pending one is a row more to read, and every flush a block.
+
+    Per sample an open block of n costs ``(call + passes over the basis)/n + (n/2) 8D/bandwidth``.
+    """
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt(2 * (_CALL + basis) * _BANDWIDTH / (8 * D)), 8, 64))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.blocks import FrameBlock
+from online_psp.sparse import SparseFrameBlock, frame_rows
 from online_psp.types import Array, Floats, Rate
 
 
@@ -45,6 +47,16 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
     def _begin(self, basis: Array) -> None:
         self._block = FrameBlock(basis, self.open_rows, self._orthonormal)
         self._steps = (np.zeros(max(self.open_rows, self.block_rows)),)
+
+    def _use_block_for(self, rows: Any) -> None:
+        if not isinstance(self._block, SparseFrameBlock):
+            assert self._block is not None
+            self._block = SparseFrameBlock(self._block.basis, self.open_rows, self._orthonormal)
+            self._steps = (np.zeros(max(self.open_rows, self.block_rows, self._sparse_rows)),)
+
+    @property
+    def _sparse_rows(self) -> int:
+        return frame_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
     @abstractmethod
     def _default_rate(self, t: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -12,7 +13,9 @@ from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock
+from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
 
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
@@ -59,6 +62,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
     _kinds = 2
+    _foreign = True
     _options = ("gamma",)
 
     def __init__(
@@ -94,7 +98,11 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._begin_from((basis * self._scale).astype(self.dtype))
 
     def _begin_from(self, W: Array) -> None:
-        self._block = GramBlock(W, self.open_rows)
+        self._begin_with(GramBlock(W, self.open_rows))
+
+    def _begin_with(self, block: GramBlock) -> None:
+        """Start from the weights in a block."""
+        self._block = block
         rows = max(self.block_rows, self.open_rows)
         self._a = 1.0
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
@@ -103,6 +111,31 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._since_restore, self._kept_since_restore = 0, 1.0
         self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
+
+    def _use_block_for(self, rows: Any) -> None:
+        block = self._block
+        assert block is not None
+        if isinstance(rows, ForeignRows):
+            if not (isinstance(block, ForeignBlock) and block.kind == rows.kind):
+                self._block = ForeignBlock(block.basis, rows.kind)
+        elif not (isinstance(block, SparseGramBlock) and block.centre is rows.centre):
+            self._block = SparseGramBlock(block.basis, rows.centre)
+
+    def _use_dense(self) -> None:
+        if isinstance(self._block, SparseGramBlock | ForeignBlock):
+            self._block = GramBlock(self._block.basis, self.open_rows)
+
+    def get_components(self, orthogonalize: bool = True) -> Any:
+        block = self._block
+        if not isinstance(block, ForeignBlock):
+            return super().get_components(orthogonalize)
+        A = inverse(self._M)
+        return components_of(block, A) if orthogonalize else (block.kind.of(A) @ block.B).T
+
+    def principal_components(self) -> tuple[Any, Floats]:
+        if not isinstance(self._block, ForeignBlock):
+            return super().principal_components()
+        return ordered(self._block, inverse(self._M), self._covariance_within)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
@@ -126,18 +159,18 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._flush()
         return self._block.basis.copy()
 
-    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...]) -> Iterator[tuple[int, int]]:
+    def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
         """A block also ends before the old weights fade beyond floating point."""
         fading = -np.log1p(-np.maximum(*rates))
-        if last <= first or self.block_rows * fading[first:last].max() <= _MOST_FADING:
-            yield from super()._cuts(first, last, rates)
+        if last <= first or step * fading[first:last].max() <= _MOST_FADING:
+            yield from super()._cuts(first, last, rates, step)
             return
         faded = np.cumsum(fading)
         while first < last:
             before = faded[first - 1] if first else 0.0
             stop = max(int(np.searchsorted(faded, before + _MOST_FADING)), first + 1)
-            yield first, min(first + self.block_rows, stop, last)
-            first = min(first + self.block_rows, stop, last)
+            yield first, min(first + step, stop, last)
+            first = min(first + step, stop, last)
 
     def _should_close(self, block: GramBlock) -> bool:
         return block.n == block.pending or self._a < math.exp(-_MOST_FADING)
@@ -209,15 +242,14 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         values = np.maximum(values, 1e-4 * floor)
         lifted = np.where(small, 100.0 * floor, values)
         self._M = (vectors * lifted) @ vectors.T
-        basis = self._block.basis
-        basis[:] = ((vectors * (lifted / values)) @ vectors.T).astype(self.dtype) @ basis
+        self._block.turn((vectors * (lifted / values)) @ vectors.T)
 
     def _lift_vanishing(self, trace: float) -> None:
         """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
         assert self._block is not None
         factor = 100.0 * self.floor * self._level / trace
         self._M *= factor
-        self._block.basis[:] *= factor
+        self._block.scale(factor)
         self._restore()
 
     def _raw_basis(self) -> Array:

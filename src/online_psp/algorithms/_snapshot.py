@@ -7,6 +7,7 @@ state always gives the same bytes.
 from __future__ import annotations
 
 import operator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,23 @@ from online_psp.types import Array, Rate
 
 def used(array: Array, n: int) -> Array:
     """A copy with everything from row n on set to zero."""
-    copy = array.copy(order="K")
-    copy[n:] = 0.0
-    return copy
+    result = array.copy(order="K")
+    result[n:] = 0.0
+    return result
 
 
 def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays and JSON; the model is left as it is, its open block open."""
+    """Arrays and JSON; the model is left as it is, its open block open.
+
+    A basis kept for sparse rows is stored as the dense one that it stands for: what goes on from there is the same to rounding.
+    """
     from online_psp.algorithms import ALGORITHMS
 
     name = next((name for name, cls in ALGORITHMS.items() if type(model) is cls), None)
     if name is None:
         raise TypeError(f"Only {', '.join(cls.__name__ for cls in ALGORITHMS.values())} can be saved; got {type(model).__name__}.")
+    model = copy(model)
+    model._use_dense()
     arrays: dict[str, Array] = {}
     state: dict[str, Any] = {
         "algorithm": name,
@@ -58,7 +64,7 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         direct = getattr(model._block, "direct", False)  # then the samples are not in the stack, and what is there was never written
         arrays["stack"] = used(model._block.stack, model.K + (0 if direct else n))
         for i, steps in enumerate(model._steps):
-            arrays[f"steps{i}"] = used(steps, n)
+            arrays[f"steps{i}"] = used(steps, n)[: max(model.block_rows, model.open_rows)]
     return arrays, state
 
 

@@ -1,0 +1,133 @@
+"""Arrays of other libraries: same numbers, same kind out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import ALGORITHMS, FSM, SM
+from online_psp.arrays import to_host
+from online_psp.metrics import subspace_error
+from tests.test_pca import wide
+
+
+@pytest.fixture(params=["torch", "array_api_strict"])
+def xp(request: pytest.FixtureRequest) -> Any:
+    return pytest.importorskip(request.param)
+
+
+@pytest.mark.parametrize("algorithm", [FSM, SM])
+def test_equal_to_numpy_and_of_the_same_kind(xp: Any, algorithm: type[FSM]) -> None:
+    X = wide(700)
+    there, here = algorithm(6), algorithm(6)
+    Y = there.fit_block(xp.asarray(X[:4]))
+    Y = there.fit_block(xp.asarray(X[4:300]))
+    Y = there.fit_block(xp.asarray(X[300:]))
+    expected = here.fit_block(X)[300:]
+    U, components = there.get_components(), there.principal_components()[0]
+    assert type(Y) is type(U) is type(components) is type(xp.asarray(X))
+    assert np.allclose(to_host(Y), expected, atol=1e-10 * np.abs(expected).max())
+    assert subspace_error(to_host(U), here.get_components()) < 1e-10
+    assert np.allclose(to_host(U), here.get_components(), atol=1e-9)
+    assert np.allclose(np.abs(to_host(components)), np.abs(here.principal_components()[0]), atol=1e-8)
+    raw = to_host(there.get_components(orthogonalize=False))
+    assert np.allclose(raw, here.get_components(orthogonalize=False), atol=1e-9 * np.abs(raw).max())
+    assert np.allclose(there.W, here.W, atol=1e-10)
+
+
+def test_kinds_may_alternate(xp: Any) -> None:
+    X = wide(400)
+    there, here = FSM(6), FSM(6)
+    there.fit_block(xp.asarray(X[:100]))
+    there.fit_block(X[100:200])
+    there.fit_block(xp.asarray(X[200:300]))
+    for x in X[300:310]:
+        there.fit_next(x)
+    there.fit_block(xp.asarray(X[310:]))
+    here.fit_block(X)
+    assert subspace_error(to_host(there.get_components()), here.get_components()) < 1e-10
+
+
+def test_float32(xp: Any) -> None:
+    X = wide(300).astype(np.float32)
+    fsm = FSM(4, dtype=np.float32)
+    Y = fsm.fit_block(xp.asarray(X))
+    assert Y.dtype == fsm.get_components().dtype == xp.float32
+
+
+@pytest.mark.parametrize("name", ["ipca", "ccipca"])
+def test_the_others_go_through_the_host(xp: Any, name: str) -> None:
+    X = wide(200)
+    there, here = ALGORITHMS[name](4), ALGORITHMS[name](4)
+    assert np.allclose(there.fit_block(xp.asarray(X)), here.fit_block(X))
+
+
+def test_quick_forgetting_and_unexcited_directions(xp: Any) -> None:
+    X = np.zeros((600, 40))
+    X[:300] = wide(300, D=40)
+    there, here = FSM(5, learning_rate=lambda t: 0.2), FSM(5, learning_rate=lambda t: 0.2)
+    there.fit_block(xp.asarray(X))
+    here.fit_block(X)
+    assert np.allclose(to_host(there.get_components()).T @ to_host(there.get_components()), np.eye(5), atol=1e-10)
+    assert there._M == pytest.approx(here._M, rel=1e-3, abs=1e-6 * np.abs(here._M).max())
+
+
+def test_bad_rows(xp: Any) -> None:
+    X = wide(50)
+    fsm = FSM(4)
+    fsm.fit_block(xp.asarray(X))
+    before = fsm.W
+    X[7, 3] = np.inf
+    with pytest.raises(ValueError, match="Row 7 has NaN, infinity"):
+        fsm.fit_block(xp.asarray(X))
+    with pytest.raises(ValueError, match="120 features; got 9"):
+        fsm.fit_block(xp.asarray(X[:, :9]))
+    with pytest.raises(ValueError, match="two dimensions; got 1"):
+        fsm.fit_block(xp.asarray(X[0]))
+    assert np.array_equal(before, fsm.W)
+
+
+DISPATCHED = """
+import sys
+import importlib
+import numpy as np
+from sklearn import config_context
+from online_psp import OnlinePCA
+from online_psp.arrays import to_host
+from online_psp.metrics import subspace_error
+from tests.test_pca import wide
+
+xp = importlib.import_module(sys.argv[1])
+weights = np.random.default_rng(0).integers(0, 3, 900)
+for algorithm in ("fsm", "ipca"):
+    for options, D in (({}, 120), ({"center": False}, 120), ({"whiten": True}, 120), ({}, 30)):
+        X = wide(900, D=D)
+        here = OnlinePCA(5, algorithm=algorithm, **options).fit(X, sample_weight=weights)
+        there = OnlinePCA(5, algorithm=algorithm, **options)
+        with config_context(array_api_dispatch=True):
+            for part in (slice(0, 400), slice(400, 900)):
+                there.partial_fit(xp.asarray(X[part]), sample_weight=weights[part])
+            Y = there.transform(xp.asarray(X))
+            back = there.inverse_transform(Y)
+            score = there.score(xp.asarray(X))
+        assert type(Y) is type(back) is type(xp.asarray(X)), type(Y)
+        assert subspace_error(there.components_.T, here.components_.T) < 1e-10
+        assert np.allclose(there.explained_variance_, here.explained_variance_, rtol=1e-10)
+        assert np.allclose(there.mean_, here.mean_, atol=1e-12)
+        assert np.allclose(to_host(Y), here.transform(X), atol=1e-9)
+        assert np.allclose(to_host(back), here.inverse_transform(here.transform(X)), atol=1e-9)
+        assert abs(score - here.score(X)) < 1e-9 * abs(score)
+        assert there.noise_variance_ == __import__("pytest").approx(here.noise_variance_)
+print("equal")
+"""
+
+
+def test_online_pca_under_array_api_dispatch(xp: Any) -> None:
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # read when scipy is imported
+    done = subprocess.run([sys.executable, "-c", DISPATCHED, xp.__name__], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "equal\n", done.stderr

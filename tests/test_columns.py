@@ -1,0 +1,104 @@
+"""Columns over Dask workers: the iterates of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from dask import array as da
+from scipy import sparse
+
+from online_psp import FSM
+from online_psp.distributed import ColumnFSM
+from online_psp.metrics import subspace_error
+from tests.test_pca import wide
+
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's own warnings are not ours to fail on
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Three workers, in threads of this process: each has its own address and its own columns."""
+    with (
+        distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("kind", ["array", "dask", "sparse", "dask of sparse"])
+def test_equal_to_one_machine(client: Any, kind: str) -> None:
+    X = wide(600) * (np.random.default_rng(0).random((600, 120)) < 0.3)
+    alone = FSM(6)
+    expected = alone.fit_block(X)
+    rows: Any = {
+        "array": X,
+        "dask": da.from_array(X, chunks=(250, 30)),
+        "sparse": sparse.csr_array(X),
+        "dask of sparse": da.from_array(X, chunks=(250, 40)).map_blocks(sparse.csr_matrix),
+    }[kind]
+    with ColumnFSM(6, client=client) as fsm:
+        Y = fsm.fit_block(rows)
+        assert fsm.t == 600
+        assert subspace_error(fsm.get_components(), alone.get_components()) < 1e-10
+        assert np.allclose(np.abs(fsm.W), np.abs(alone.W), atol=1e-10 * np.abs(alone.W).max())
+        assert np.allclose(np.abs(Y[6:]), np.abs(expected[6:]), atol=1e-10 * np.abs(expected).max())
+        components, variances = fsm.principal_components()
+        assert isinstance(components, da.Array)
+        expected_components, expected_variances = alone.principal_components()
+        assert np.allclose(variances, expected_variances, rtol=1e-9)
+        assert np.allclose(np.abs(components.compute()), np.abs(expected_components), atol=1e-7)
+
+
+def test_going_on_with_more_rows_and_other_rates(client: Any) -> None:
+    X = wide(500)
+    alone = FSM(5, learning_rate=lambda t: 0.1, block_size=128)  # fades quickly: blocks end early
+    alone.fit_block(X)
+    with ColumnFSM(5, client=client, learning_rate=lambda t: 0.1, block_size=128) as fsm:
+        fsm.fit_block(X[:100])
+        fsm.fit_block(da.from_array(X[100:], chunks=(77, 50)))
+        assert subspace_error(fsm.get_components(), alone.get_components()) < 1e-8  # forgetting blows rounding up, on one machine too
+
+
+def test_first_rows_that_depend_on_each_other(client: Any) -> None:
+    X = wide(400)
+    X[:4] = X[0]
+    with ColumnFSM(5, client=client) as fsm:
+        fsm.fit_block(X)
+        U = fsm.get_components()
+    assert np.allclose(U.T @ U, np.eye(5), atol=1e-10)
+    assert subspace_error(U, np.linalg.svd(X)[2][:5].T) < 0.5
+
+
+def test_bad_rows(client: Any) -> None:
+    X = wide(100)
+    bad = X.copy()
+    bad[60, 3] = np.nan
+    with ColumnFSM(5, client=client) as fsm:
+        with pytest.raises(ValueError, match="at least K=5 rows; it has 3"):
+            fsm.fit_block(X[:3])
+        fsm.fit_block(X)
+        before = fsm.W
+        with pytest.raises(ValueError, match="Rows 0 to 99 have NaN or infinity"):
+            fsm.fit_block(bad)
+        with pytest.raises(ValueError, match=r"shape \(n, 120\); got shape \(100, 7\)"):
+            fsm.fit_block(X[:, :7])
+        with pytest.raises(TypeError, match="blocks of rows"):
+            fsm.fit_next(X[0])
+        assert np.array_equal(before, fsm.W)
+
+
+def test_a_lost_worker_is_an_error_and_not_a_hang() -> None:
+    X = wide(200)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        fsm = ColumnFSM(5, client=client)
+        fsm.fit_block(X)
+        client.retire_workers([fsm._workers.addresses[1]])
+        with pytest.raises(RuntimeError, match="is gone, and its columns with it"):
+            fsm.fit_block(da.from_array(X, chunks=(100, 120)))
