@@ -71,6 +71,17 @@ def test_other_collections(kind: str) -> None:
     assert np.allclose(Y, model.transform(pd.DataFrame(X, columns=model.feature_names_in_) if kind == "frame" else X))
 
 
+def test_partitions_in_a_row_for_one_model() -> None:
+    X = wide(1200)
+    parts = [delayed(part) for part in np.split(X, 12)]
+    one = distributed.fit(OnlinePCA(3), [*parts[:5], delayed(X[:0]), *parts[5:]], per_model=20)
+    assert subspace_error(one.components_.T, OnlinePCA(3).fit(X).components_.T) < 1e-10  # one model for all of them: the stream itself
+    three = distributed.fit(OnlinePCA(3), parts, per_model=4)
+    expected = functools.reduce(lambda one, two: one.merge(two), [OnlinePCA(3).fit(part) for part in np.split(X, 3)])
+    assert three.n_samples_seen_ == 1200
+    assert subspace_error(three.components_.T, expected.components_.T) < 1e-10
+
+
 def test_results_repeat() -> None:
     X = da.from_array(wide(1000), chunks=(100, 120))
     assert np.array_equal(distributed.fit(OnlinePCA(3), X).components_, distributed.fit(OnlinePCA(3), X, progress=True).components_)

@@ -1,7 +1,7 @@
 """Many machines, on Dask: rows over workers.
 
-Each partition fits a model of its own, and the models are merged in a tree. A task is a pure function of its partition, so a worker that
-dies costs the work it held and nothing else: Dask computes it again, and every row is counted once.
+Each partition, or a few in a row, fits a model of its own, and the models are merged in a tree. A task is a pure function of its model and
+partition, so a worker that dies costs the work it held and nothing else: Dask computes it again, and every row is counted once.
 
 `columns.py` has the other way, for very many features: columns over workers, :class:`ColumnFSM`.
 """
@@ -22,6 +22,7 @@ from online_psp.types import Array
 __all__ = ["ColumnFSM", "fit", "fit_lazily", "transform"]
 
 _FAN_IN = 4  # models merged by one task
+_PER_MODEL, _MODELS = 8, 16  # partitions that a model learns from at most, where there are partitions for at least so many models
 
 
 def _dask() -> Any:
@@ -50,9 +51,11 @@ def partitions(collection: Any) -> list[Any]:
     return parts
 
 
-def _fit_part(model: OnlinePCA, part: Any) -> OnlinePCA | None:
-    """A model of one partition; None of an empty one."""
-    return clone(model).fit(part) if part.shape[0] else None
+def _fit_part(template: OnlinePCA, model: OnlinePCA | None, part: Any) -> OnlinePCA | None:
+    """What a model, which is left alone, becomes with one more partition; None while there were no rows."""
+    if not part.shape[0]:
+        return model
+    return clone(template).fit(part) if model is None else copy.deepcopy(model).partial_fit(part)
 
 
 def _merge(models: list[OnlinePCA | None]) -> OnlinePCA | None:
@@ -72,17 +75,24 @@ def _transform_part(model: OnlinePCA, part: Any) -> Array:
     return np.asarray(model.transform(part))
 
 
-def fit_lazily(model: OnlinePCA, collection: Any) -> Any:
+def fit_lazily(model: OnlinePCA, collection: Any, per_model: int | None = None) -> Any:
     """The fit as one delayed object, for graphs of one's own; see :func:`fit`. Its value is None where there were no rows at all."""
     delayed = _dask().delayed
-    template = delayed(clone(model))
-    level = [delayed(_fit_part, pure=True)(template, part) for part in partitions(collection)]
+    template, parts = delayed(clone(model)), partitions(collection)
+    if per_model is None:
+        per_model = max(1, min(_PER_MODEL, len(parts) // _MODELS))
+    level = []
+    for start in range(0, len(parts), per_model):
+        fitted = None
+        for part in parts[start : start + per_model]:
+            fitted = delayed(_fit_part, pure=True)(template, fitted, part)
+        level.append(fitted)
     while len(level) > 1:
         level = [delayed(_merge, pure=True)(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
     return level[0]
 
 
-def fit(model: OnlinePCA, collection: Any, *, progress: bool = False) -> OnlinePCA:
+def fit(model: OnlinePCA, collection: Any, *, per_model: int | None = None, progress: bool = False) -> OnlinePCA:
     """Learn from rows spread over partitions, wherever Dask runs: threads, or the workers of the current `distributed.Client`.
 
     Parameters
@@ -91,6 +101,9 @@ def fit(model: OnlinePCA, collection: Any, *, progress: bool = False) -> OnlineP
         The parameters; it is left alone.
     collection : dask array (n, D), dask dataframe, or list of delayed blocks
         Blocks may be sparse. A worker holds one at a time for each of its threads, and a model, so the whole may be larger than any memory.
+    per_model : int, optional
+        How many neighbouring partitions one model learns from, one after the other, before it is merged. More are more accurate; fewer
+        are more parallel. By default up to 8, as long as that leaves 16 models.
     progress : bool
         Show Dask's own progress bar.
 
@@ -100,7 +113,7 @@ def fit(model: OnlinePCA, collection: Any, *, progress: bool = False) -> OnlineP
         Fitted. Means, counts and total variance are exact; for the components, see `OnlinePCA.merge`. Partitions should have several
         times as many rows as the model keeps directions.
     """
-    fitted = _compute(fit_lazily(model, collection), progress)
+    fitted = _compute(fit_lazily(model, collection, per_model), progress)
     if fitted is None:
         raise ValueError("All partitions are empty: there is nothing to learn from.")
     result: OnlinePCA = fitted
