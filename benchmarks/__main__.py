@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, pca
+from benchmarks import engine, pca, scale
 
-BENCHMARKS = {"engine": engine.main, "pca": pca.main}
+BENCHMARKS = {"engine": engine.main, "pca": pca.main, "scale": scale.main}
 
 
 def main(names: list[str]) -> int:
