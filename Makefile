@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-interpreted lint bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The same kernels as plain Python, on small sizes.
+test-interpreted: $(READY)
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -9,22 +9,23 @@ import pytest
 
 from online_psp import ALGORITHMS, FSM, SM
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES, options, spiked
+from tests.oracle import NAMES, options, sized, spiked
 from tests.test_algorithms import is_orthonormal
 
 
 @pytest.mark.parametrize("gamma", [0.6, 2.0])
 def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
-    K, D, block = 4, 12, 20_000
+    K, D, block = 4, 12, sized(20_000, 2000)
+    samples = sized(1_000_000, 6000)
     fsm, sm = FSM(K, D, gamma=gamma), SM(K, D, gamma=gamma)
     rng = np.random.default_rng(3)
     scale = np.r_[1.0, 0.8, 0.6, 0.5, np.full(D - K, 0.1)]
-    for _ in range(1_000_000 // block):
+    for _ in range(samples // block):
         X = rng.standard_normal((block, D)) * scale
         fsm.fit_block(X)
         sm.fit_block(X)
     error = subspace_error(fsm.get_components(), sm.get_components())
-    assert fsm.t == 1_000_000
+    assert fsm.t == samples
     assert error <= 1e-6, f"FSM and SM are {error:.1e} apart after a million samples"
     Minv = fsm.Minv
     assert np.abs(Minv - Minv.T).max() <= 1e-12 * np.abs(Minv).max()
@@ -35,10 +36,11 @@ def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
 @pytest.mark.parametrize("gamma", [0.6, 2.0])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
-    X = spiked(20_000, 40, 5, rho=0.0).astype(dtype)
+    n = sized(20_000, 1200)
+    X = spiked(n, 40, 5, rho=0.0).astype(dtype)
     model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
-    model.fit_block(X[:19_000])
-    for x in X[19_000:]:
+    model.fit_block(X[: n - 1000])
+    for x in X[n - 1000 :]:
         assert np.isfinite(model.fit_next(x)).all()
     U = model.get_components()
     tolerance = 1e-10 if dtype is np.float64 else 1e-4
@@ -55,7 +57,7 @@ def test_thousands_of_zero_rows(name: str, rate: float | None) -> None:
     model = ALGORITHMS[name](4, **chosen)
     model.fit_block(X[:300])
     before = model.get_components()
-    model.fit_block(np.zeros((6000, 30)))
+    model.fit_block(np.zeros((sized(6000, 300), 30)))
     for _ in range(200):
         model.fit_next(np.zeros(30))
     after = model.get_components()

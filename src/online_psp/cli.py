@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+from online_psp.commands.fit import fit
+from online_psp.commands.info import info
+from online_psp.commands.merge import merge
+from online_psp.commands.plot import plot
+from online_psp.commands.transform import transform
+from online_psp.datasets.commands import datasets
+from online_psp.experiments.commands import evaluate, reproduce
+
 app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
 
 
@@ -21,6 +29,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
     """Streaming principal subspace projection and online PCA."""
+
+
+app.command()(fit)
+app.command()(transform)
+app.command()(info)
+app.command()(merge)
+app.command()(plot)
 
 
 @app.command()
@@ -58,6 +73,11 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
         console.print(table)
     show.draw(results, out)
     console.print(f"picture: {out}")
+
+
+app.command()(reproduce)
+app.command()(evaluate)
+app.command()(datasets)
 
 
 if __name__ == "__main__":

@@ -95,17 +95,21 @@ class Scatter(Exact):
         self.matrix: Floats = np.zeros((D, D), order="F")  # lower triangle
 
     def compress(self) -> None:
+        self.matrix, self.n = self._with_pending(self.matrix), 0
+
+    def _with_pending(self, matrix: Floats) -> Floats:
+        """`matrix`, changed in place, and the rows in the buffer."""
         X = self.rows[: self.n]
         if X.dtype == np.float64:
-            self.matrix = blas.dsyrk(1.0, X.T, beta=1.0, c=self.matrix, overwrite_c=1, lower=1)
-        else:
-            self.matrix += X.T @ X
-        self.n = 0
+            return np.asarray(blas.dsyrk(1.0, X.T, beta=1.0, c=matrix, overwrite_c=1, lower=1))
+        matrix += X.T @ X
+        return matrix
 
     def read_out(self) -> ReadOut:
-        self.compress()
+        """Eigenvectors; the state is left alone, so that when somebody looks makes no difference to what follows."""
         D = len(self.matrix)
-        values, vectors = eigh(self.matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
+        matrix = self._with_pending(self.matrix.copy(order="F"))
+        values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
         return ReadOut(vectors.T[::-1].astype(self.rows.dtype), np.maximum(values[::-1], 0.0))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import warnings
 from typing import Any, Self
 
@@ -229,7 +230,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weight, stream.found = stream.moments.weight, None
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
-            stream.components = self.components_
+            stream.components = np.ascontiguousarray(self.components_)
         return np.asarray(self._scores(np.asarray(x, dtype=stream.dtype)[np.newaxis], stream.components)[0])
 
     def merge(self, other: OnlinePCA) -> Self:
@@ -329,6 +330,32 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         precision: Floats = (components.T * surplus) @ components
         precision.flat[:: len(precision) + 1] += 1.0 / noise
         return precision
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit.
+
+        A name that ends in ``.mat`` gives a file for MATLAB and Octave, with what was learned but not the state to go on from.
+        """
+        from online_psp import pca_state
+
+        pca_state.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None) -> Self:
+        """Read a model that `save`, ``psp fit`` or, for ``.mat``, MATLAB's ``save_model`` has written.
+
+        Parameters
+        ----------
+        path : path
+        learning_rate : callable, optional
+            Where the model had one: functions cannot be stored.
+        """
+        from online_psp import pca_state
+
+        model: Any = pca_state.load(path, learning_rate, cls)[0]
+        return model  # type: ignore[no-any-return]
 
     # What was learned
 

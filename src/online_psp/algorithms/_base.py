@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -253,6 +254,22 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         """How many samples `fit_next` gathers before the basis moves."""
         return auto_open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.model_file`."""
+        from online_psp import model_file
+        from online_psp.algorithms._snapshot import contents
+
+        model_file.write(path, contents(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None, beta: Rate | None = None) -> Self:
+        """Read a model; step sizes that were functions cannot be stored, and must be passed again."""
+        from online_psp import model_file
+        from online_psp.algorithms._snapshot import from_contents
+
+        model: Self = from_contents(model_file.read(path), cls, path, {"learning_rate": learning_rate, "beta": beta})
+        return model
+
     def __repr__(self) -> str:
         options = "".join(f", {name}={getattr(self, name)!r}" for name in self._options if getattr(self, name) is not None)
         return f"{type(self).__name__}(K={self.K}, D={self.D}{options}, t={self.t})"
@@ -406,15 +423,26 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             self._close()
 
 
-def auto_block_rows(D: int, K: int) -> int:
-    """How many rows `fit_block` takes at a time.
+# What the two models of cost below need to know of a machine, to within a factor of two or three: the optimum is flat.
+_CALL = 25e-6  # seconds that a block costs whatever its size
+_FLOPS = 30e9  # matrix products, one core
+_BANDWIDTH = 10e9  # bytes a second from memory
+_BASIS_PASSES = 3  # reads and writes of the basis that a block costs
 
-    A longer block means fewer passes over the basis and less time per call, but more products between samples (n of them per sample,
-    against 4K for the basis). The first costs about 80 times a flop per element, which puts the optimum near ``sqrt(80 K)``.
+
+def auto_block_rows(D: int, K: int) -> int:
+    """How many rows `fit_block` takes at a time: where the cost of a block and that of products between its samples balance.
+
+    Per sample a block of n costs ``(call + passes over the basis)/n + n D/flops``.
     """
-    return int(np.clip(2 ** round(math.log2(math.sqrt(80 * K))), 32, 512))
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt((_CALL + basis) * _FLOPS / D), 32, 256))
 
 
 def auto_open_rows(D: int, K: int) -> int:
-    """How many samples `fit_next` gathers: every pending one is a row to read, and every flush a pass over the basis."""
-    return int(np.clip(2 ** round(math.log2(math.sqrt(4 * K))), 8, 64))
+    """How many samples `fit_next` gathers: every pending one is a row more to read, and every flush a block.
+
+    Per sample an open block of n costs ``(call + passes over the basis)/n + (n/2) 8D/bandwidth``.
+    """
+    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
+    return int(np.clip(math.sqrt(2 * (_CALL + basis) * _BANDWIDTH / (8 * D)), 8, 64))

@@ -1,7 +1,10 @@
-"""Data with a known answer."""
+"""Data with a known answer, the paper's real data sets, and readers for yours."""
 
 from __future__ import annotations
 
+from online_psp.datasets.files import read_file
+from online_psp.datasets.images import DataSet, ImageLayout
+from online_psp.datasets.registry import KNOWN, KnownSet, load, locate
 from online_psp.datasets.spiked import Spiked, SpikedCovariance, spiked_covariance
 
-__all__ = ["Spiked", "SpikedCovariance", "spiked_covariance"]
+__all__ = ["KNOWN", "DataSet", "ImageLayout", "KnownSet", "Spiked", "SpikedCovariance", "load", "locate", "read_file", "spiked_covariance"]

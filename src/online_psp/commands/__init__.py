@@ -1,0 +1,1 @@
+"""What the ``psp`` command does with sources and model files: one module a command."""

@@ -1,0 +1,173 @@
+"""One way to feed rows to anything that learns a subspace, whoever wrote it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from online_psp.algorithms import ALGORITHMS
+from online_psp.experiments.records import Curve
+from online_psp.types import Array
+
+Builders: TypeAlias = Mapping[str, Callable[..., Any]]
+
+
+class Learner(Protocol):
+    """Takes rows in, gives a basis out."""
+
+    def feed(self, X: Array) -> None:
+        """Learn from rows, (n, D)."""
+
+    def finish(self) -> None:
+        """There are no more rows."""
+
+    def basis(self) -> Array:
+        """The subspace so far, (D, K)."""
+
+
+@dataclass
+class RowLearner:
+    """Anything with ``fit_next`` and ``get_components``; ``fit_block`` is used where there is one."""
+
+    model: Any
+
+    def feed(self, X: Array) -> None:
+        """Learn from rows, (n, D)."""
+        if hasattr(self.model, "fit_block"):
+            self.model.fit_block(X)
+            return
+        for x in X:
+            self.model.fit_next(x)
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+    def basis(self) -> Array:
+        """The subspace so far, (D, K)."""
+        return np.asarray(self.model.get_components())
+
+
+@dataclass
+class EstimatorLearner:
+    """A scikit-learn estimator with ``partial_fit`` and ``components_``.
+
+    IncrementalPCA's result depends on its batches, so that they must not depend on when somebody looks at it: it is fed `batch` rows at a
+    time whatever the blocks that come in. With ``batch=0`` they are passed on as they come.
+    """
+
+    model: Any
+    batch: int
+    waiting: list[Array] = field(default_factory=list)
+    started: bool = False
+
+    def feed(self, X: Array) -> None:
+        """Learn from rows, (n, D), as soon as they fill a batch."""
+        if not self.batch:
+            self._fit(X)
+            return
+        rows = np.concatenate([*self.waiting, X])
+        whole = len(rows) - len(rows) % self.batch
+        for start in range(0, whole, self.batch):
+            self._fit(rows[start : start + self.batch])
+        self.waiting = [rows[whole:]] if whole < len(rows) else []
+
+    def _fit(self, rows: Array) -> None:
+        self.model.partial_fit(rows)
+        self.started = True
+
+    def finish(self) -> None:
+        """Learn from the rows that did not fill a batch."""
+        if self.waiting:
+            self._fit(np.concatenate(self.waiting))
+            self.waiting = []
+
+    def basis(self) -> Array:
+        """The subspace as of the last full batch, (D, K); before there is one, that of a copy that has seen the rows waiting."""
+        model = self.model
+        if not self.started and self.waiting:
+            model = copy.deepcopy(model)
+            model.partial_fit(np.concatenate(self.waiting))
+        return np.asarray(model.components_).T
+
+
+def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., Any]:
+    """The class (or function that makes one) behind a name."""
+    if builders is not None and algorithm in builders:
+        return builders[algorithm]
+    if algorithm in ALGORITHMS:
+        return ALGORITHMS[algorithm]
+    module_name, colon, attribute = algorithm.partition(":")
+    if not colon:
+        raise ValueError(f"There is no algorithm {algorithm!r}: say one of {', '.join(ALGORITHMS)}, or module:Class for your own.")
+    try:
+        target: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            target = getattr(target, part)
+    except ImportError as error:
+        raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {error}.") from error
+    except AttributeError as error:
+        raise ValueError(f"The module {module_name!r} has no {attribute!r}.") from error
+    if not callable(target):
+        raise ValueError(f"{algorithm!r} is not a class or a function that makes a model.")
+    made: Callable[..., Any] = target
+    return made
+
+
+def build(curve: Curve, K: int, D: int, builders: Builders | None = None) -> Learner:
+    """Make a learner for K directions of D features.
+
+    A class with ``partial_fit`` and no ``get_components`` is called as ``Class(n_components=K, …)``; anything else as ``Class(K, D, …)``.
+    """
+    make = resolve(curve.algorithm, builders)
+    options = dict(curve.options)
+    if curve.lead:
+        gamma, lead = float(options.pop("gamma")), curve.lead
+        options["learning_rate"] = lambda t: 2.0 / (gamma * (t - lead) + 5.0)
+    estimator = inspect.isclass(make) and hasattr(make, "partial_fit") and not hasattr(make, "get_components")
+    make_any: Callable[..., Any] = make
+    model = make_any(n_components=K, **options) if estimator else make_any(K, D, **options)
+    return _wrap(model, curve, K)
+
+
+def _wrap(model: Any, curve: Curve, K: int) -> Learner:
+    if hasattr(model, "fit_next") and hasattr(model, "get_components"):
+        return RowLearner(model)
+    if hasattr(model, "partial_fit"):
+        return EstimatorLearner(model, 5 * K if curve.batch is None else curve.batch)
+    missing = [name for name in ("fit_next", "get_components") if not hasattr(model, name)]
+    raise TypeError(
+        f"{curve.algorithm} must implement fit_next(x) and get_components(), or partial_fit(X) and components_. "
+        f"Missing: {', '.join([*missing, 'partial_fit'])}."
+    )
+
+
+def checked_basis(learner: Learner, curve: Curve, K: int, D: int) -> Array:
+    """The learner's basis, or an error that says what is wrong with it."""
+    basis = learner.basis()
+    if basis.shape != (D, K):
+        raise ValueError(f"{curve.label} gave a basis of shape {basis.shape}; it must be (D, K) = ({D}, {K}).")
+    if not np.isfinite(basis).all():
+        raise ValueError(f"{curve.label} gave a basis that is not finite.")
+    return basis
+
+
+@cache
+def warm_up(algorithm: str) -> None:
+    """Have the kernels of one of this package's algorithms compiled before anything is timed."""
+    if ":" in algorithm and not algorithm.startswith("online_psp."):
+        return
+    X = np.random.default_rng(0).standard_normal((64, 32))
+    learner = build(Curve(algorithm, algorithm, batch=0), 4, 32)
+    learner.feed(X)
+    learner.feed(X)
+    learner.basis()
+    if isinstance(learner, RowLearner):
+        for x in X:
+            learner.model.fit_next(x)

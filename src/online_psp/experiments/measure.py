@@ -1,0 +1,226 @@
+"""Run one experiment: rows in, an algorithm, measurements out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.datasets import DataSet, SpikedCovariance, load
+from online_psp.experiments.learners import Builders, build, checked_basis, warm_up
+from online_psp.experiments.records import Experiment, RealData, SpikedData
+from online_psp.experiments.rows import DONE, Row
+from online_psp.metrics import batch_components, explained_variance_fraction, standardize, subspace_error
+from online_psp.types import Array, Floats
+
+_CHUNK = 2048
+_PROBES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Standardised data with what bases are measured against.
+
+    Attributes
+    ----------
+    X : (N, D)
+        Standardised rows.
+    order : (n,)
+        The rows of one pass.
+    V : (D, K)
+        The batch solution.
+    truth : (D, K) or None
+        The generator's own subspace.
+    probes : (m, D)
+        A few rows to reconstruct.
+    span : float
+        The range of the raw numbers, in standardised units.
+    """
+
+    X: Array
+    order: NDArray[np.intp]
+    V: Floats
+    truth: Floats | None
+    probes: Array
+    span: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an experiment gives: rows, and pictures where they were asked for."""
+
+    rows: list[Row]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def _error_to_truth(basis: Array, data: Prepared) -> float:
+    if data.truth is None:
+        raise ValueError("err_pop needs synthetic data: real data has no known population.")
+    return subspace_error(basis, data.truth)
+
+
+def _explained(basis: Array, data: Prepared) -> float:
+    best = explained_variance_fraction(data.V, data.probes, center=False)
+    return explained_variance_fraction(basis, data.probes, center=False) / best
+
+
+def _likeness(basis: Array, data: Prepared) -> float:
+    """Peak signal-to-noise ratio, in dB, of reconstructions against those of batch PCA."""
+    Q = np.linalg.qr(np.asarray(basis, dtype=np.float64))[0]
+    difference = (data.probes @ Q) @ Q.T - (data.probes @ data.V) @ data.V.T
+    return float(20.0 * np.log10(data.span / max(float(np.sqrt(np.mean(difference**2))), 1e-300)))
+
+
+METRICS: Mapping[str, Callable[[Array, Prepared], float]] = MappingProxyType(
+    {
+        "err_batch": lambda basis, data: subspace_error(basis, data.V),
+        "err_pop": _error_to_truth,
+        "explained": _explained,
+        "psnr": _likeness,
+    }
+)
+
+
+class Workbench:
+    """Loads, standardises and solves each data set once, for the experiments that follow each other on it.
+
+    Parameters
+    ----------
+    data_home : str or Path, optional
+    sources : mapping of name to DataSet, optional
+        Data already in memory, taken before any file of that name.
+    builders : mapping of name to callable, optional
+        Algorithms already in memory.
+    """
+
+    def __init__(
+        self, data_home: str | Path | None = None, sources: Mapping[str, DataSet] | None = None, builders: Builders | None = None
+    ) -> None:
+        self._data_home, self._sources, self._builders = data_home, sources or {}, builders
+        self.raw = lru_cache(maxsize=1)(self._raw)
+        self.standardized = lru_cache(maxsize=1)(self._standardized)
+        self.prepare = lru_cache(maxsize=1)(self._prepare)
+        self._reference = lru_cache(maxsize=4)(self._batch_solution)
+
+    def _raw(self, source: str, key: str | None) -> DataSet:
+        return self._sources[source] if source in self._sources else load(source, self._data_home, key=key)
+
+    def _standardized(self, source: str, key: str | None) -> Array:
+        return standardize(self.raw(source, key).X)
+
+    def _batch_solution(self, data: RealData, K: int, seed: int | None) -> Floats:
+        X = self.standardized(data.source, data.key)
+        return batch_components(X if seed is None else X[_order(data, seed)], K)
+
+    def _prepare(self, data: SpikedData | RealData, K: int, seed: int) -> Prepared:
+        if isinstance(data, SpikedData):
+            model = SpikedCovariance(data.D, data.K, data.rho, seed)
+            X = standardize(model.draw(data.N))
+            return Prepared(X, np.arange(data.N), batch_components(X, K), model.U[:, :K], X[:_PROBES], _span(X))
+        raw, X = self.raw(data.source, data.key), self.standardized(data.source, data.key)
+        V = self._reference(data, K, None if data.rows is None else seed)
+        chosen = np.sort(np.random.default_rng(0).permutation(data.N)[:_PROBES])
+        span = _span(raw.X) / scale_of(raw.X)
+        return Prepared(X, _order(data, seed), V, None, X[chosen], span)
+
+    def run(self, record: Experiment) -> Outcome:
+        """Run an experiment to its end; the algorithms of others may fail, and that is then in the rows."""
+        data = self.prepare(record.data, record.K, record.seed)
+        try:
+            return self._run(record, data)
+        except Exception as error:
+            if not record.curve.foreign:
+                raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return Outcome([_row(record, 0, "failed", float("nan"), reason), _row(record, 0, DONE, 0.0)], {})
+
+    def _run(self, record: Experiment, data: Prepared) -> Outcome:
+        curve, K, D = record.curve, record.K, data.X.shape[1]
+        pictures = self._album(record, data)
+        warm_up(curve.algorithm)
+        learner = build(curve, K, D, self._builders)
+        rows: list[Row] = []
+        seen, spent = 0, 0.0
+        for t in record.checkpoints:
+            for chunk in chunks(data, seen, t):
+                began = time.perf_counter()
+                learner.feed(chunk)
+                spent += time.perf_counter() - began
+            seen = t
+            if t == record.checkpoints[-1]:
+                learner.finish()
+            basis = checked_basis(learner, curve, K, D)
+            rows += [_row(record, t, metric, METRICS[metric](basis, data)) for metric in record.metrics]
+            if pictures is not None:
+                pictures.take(basis)
+        rows.append(_row(record, seen, DONE, spent))
+        return Outcome(rows, pictures.arrays() if pictures is not None else {})
+
+    def _album(self, record: Experiment, data: Prepared) -> _Album | None:
+        if record.pictured is None or isinstance(record.data, SpikedData):
+            return None
+        return _Album(self.raw(record.data.source, record.data.key), data, record.pictured, record.checkpoints)
+
+
+def _order(data: RealData, seed: int) -> NDArray[np.intp]:
+    return np.random.default_rng(seed).permutation(data.N)[: data.used]
+
+
+def _span(X: NDArray[Any]) -> float:
+    return float(X.max()) - float(X.min())
+
+
+def scale_of(X: NDArray[Any]) -> float:
+    """The mean norm of a centred row: what `standardize` divides by."""
+    mean = X.mean(axis=0, dtype=np.float64)
+    norms = [np.linalg.norm(X[start : start + _CHUNK] - mean, axis=1) for start in range(0, len(X), _CHUNK)]
+    return float(np.concatenate(norms).mean()) or 1.0
+
+
+def chunks(data: Prepared, start: int, stop: int) -> Iterator[Array]:
+    """The rows of samples `start` … `stop`−1, pass after pass, a bounded number at a time."""
+    n = len(data.order)
+    while start < stop:
+        within = start % n
+        size = min(stop - start, n - within, _CHUNK)
+        yield data.X[data.order[within : within + size]]
+        start += size
+
+
+class _Album:
+    """Reconstructions of one row of the data set, in the units of the file."""
+
+    def __init__(self, raw: DataSet, data: Prepared, pictured: int, moments: tuple[int, ...]) -> None:
+        self._moments, self._mean, self._scale = moments, raw.X.mean(axis=0, dtype=np.float64), scale_of(raw.X)
+        self._x = data.X[pictured]
+        self._original, self._batch = raw.X[pictured], self._project(data.V)
+        self._taken: list[Floats] = []
+
+    def _project(self, basis: Array) -> Floats:
+        Q = np.linalg.qr(np.asarray(basis, dtype=np.float64))[0]
+        return np.asarray(self._mean + self._scale * (Q @ (Q.T @ self._x)))
+
+    def take(self, basis: Array) -> None:
+        """Add the reconstruction by a basis, (D, K)."""
+        self._taken.append(self._project(basis))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """moments (m,), pictures (m, D), batch (D,) and original (D,)."""
+        return {"moments": np.array(self._moments), "pictures": np.array(self._taken), "batch": self._batch, "original": self._original}
+
+
+def _row(record: Experiment, t: int, metric: str, value: float, note: str = "") -> Row:
+    data = record.data
+    rho = data.rho if isinstance(data, SpikedData) else 0.0
+    N = data.N if isinstance(data, SpikedData) else data.used
+    curve = record.curve
+    return Row(
+        record.key, record.figure, data.name, N, data.D, rho, curve.label, curve.algorithm, record.K, record.seed, t, metric, value, note
+    )

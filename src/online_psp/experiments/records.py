@@ -1,0 +1,212 @@
+"""Experiments as data: what to run, never how. A figure is a list of these."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from online_psp import __version__
+
+
+@dataclass(frozen=True)
+class SpikedData:
+    """N rows of the spiked-covariance model, drawn anew for every seed."""
+
+    D: int
+    K: int
+    rho: float
+    N: int
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return "spiked"
+
+
+@dataclass(frozen=True)
+class RealData:
+    """A data set known by name or a file; the seed of the experiment gives the order of its rows.
+
+    Attributes
+    ----------
+    source : str
+        A name that `online_psp.datasets.load` knows, or a path.
+    N, D : int
+        Samples and features.
+    rows : int or None
+        Take only so many rows, the first ones in the order of the seed.
+    key : str or None
+        Which array of the file.
+    fingerprint : str
+        Tells two contents of one file apart, where that matters.
+    """
+
+    source: str
+    N: int
+    D: int
+    rows: int | None = None
+    key: str | None = None
+    fingerprint: str = ""
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return self.source
+
+    @property
+    def used(self) -> int:
+        """How many rows one pass has."""
+        return self.N if self.rows is None else min(self.rows, self.N)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """An algorithm with its parameters: one line of a plot.
+
+    Attributes
+    ----------
+    algorithm : str
+        A key of `online_psp.algorithms.ALGORITHMS`, or ``module:Class`` of anybody's.
+    options : tuple of (name, value)
+        Keyword arguments of the constructor.
+    lead : int
+        Use step sizes ``2/(gamma (t − lead) + 5)``, as recorded runs of the authors' package do with ``lead=1``.
+    batch : int or None
+        Feed estimators with ``partial_fit`` so many rows at a time, or as they come (0); 5 K where None, as scikit-learn does by itself.
+    """
+
+    label: str
+    algorithm: str
+    options: tuple[tuple[str, Any], ...] = ()
+    lead: int = 0
+    batch: int | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Not one of the built-in algorithms, so that it may fail without failing the run."""
+        return ":" in self.algorithm
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One pass (or several) of one algorithm over one data set in one order, with what to measure and when.
+
+    Attributes
+    ----------
+    seed : int
+        Gives the samples of synthetic data and the order of real data.
+    epochs : int
+        Passes over the data, in the same order.
+    metrics : tuple of str
+        Keys of `online_psp.experiments.measure.METRICS`.
+    checkpoints : tuple of int
+        After how many samples to measure, ascending.
+    pictured : int or None
+        A row of the data set whose reconstructions are kept at every checkpoint.
+    """
+
+    figure: str
+    data: SpikedData | RealData
+    curve: Curve
+    K: int
+    seed: int
+    epochs: int
+    metrics: tuple[str, ...]
+    checkpoints: tuple[int, ...]
+    pictured: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Identifies the record, so that its rows are found again."""
+        return _digest(self)
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Records with an equal group run one after the other in one process, because they share synthetic data that takes long to make.
+
+        Real data is made once a process, so that its records can go each their own way, and their rows be saved the sooner.
+        """
+        shared = (self.figure, self.data, self.K, self.seed)
+        return shared if isinstance(self.data, SpikedData) else (*shared, self.curve)
+
+    @property
+    def cost(self) -> float:
+        """Roughly proportional to the time that it takes."""
+        data = self.data
+        N = data.N if isinstance(data, SpikedData) else data.used
+        per_sample = data.D * (self.K + 32.0) + 40.0 * self.K * self.K
+        return N * self.epochs * per_sample + len(self.checkpoints) * data.D * self.K * self.K
+
+    @property
+    def title(self) -> str:
+        """What is running, for people."""
+        data = self.data
+        where = f"spiked D={data.D} ρ={data.rho:.2g}" if isinstance(data, SpikedData) else data.source
+        what = "" if isinstance(data, SpikedData) else f" {self.curve.label}"
+        return f"{self.figure} {where} K={self.K} seed {self.seed}{what}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time that one sample takes.
+
+    Attributes
+    ----------
+    way : str
+        "published" (the paper's equations in NumPy, a sample at a time), "fit_next" or "fit_block".
+    runs, samples : int
+        How often, and how many samples a time. `fit_next` and `fit_block` take whole blocks, so that deferred work is counted.
+    budget : float
+        Seconds after which no new sample is begun.
+    """
+
+    figure: str
+    algorithm: str
+    way: str
+    D: int
+    K: int
+    rho: float
+    gamma: float
+    runs: int
+    samples: int
+    seed: int
+    budget: float
+
+    @property
+    def key(self) -> str:
+        """Identifies the record, so that its rows are found again."""
+        return _digest(self)
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Records with an equal group share their samples."""
+        return (self.figure, self.D, self.K)
+
+    @property
+    def cost(self) -> float:
+        """Roughly proportional to the time that it takes."""
+        return float(self.D * self.K)
+
+    @property
+    def title(self) -> str:
+        """What is running, for people."""
+        return f"{self.figure} D={self.D} K={self.K}"
+
+
+Record: TypeAlias = Experiment | Timing
+
+
+def _digest(record: Record) -> str:
+    content = json.dumps([__version__, type(record).__name__, asdict(record)], sort_keys=True, default=repr)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def moments(total: int, first: int, count: int) -> tuple[int, ...]:
+    """About `count` checkpoints from `first` to `total`, evenly spaced on a logarithmic axis."""
+    if first >= total:
+        return (total,)
+    return tuple(int(t) for t in np.unique(np.geomspace(first, total, count).round().astype(int)))

@@ -1,0 +1,132 @@
+"""Tidy rows, one measurement each, and the CSV file that they are saved in as they come."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+DONE = "seconds"
+"""The last row of every record: what it took. A record without it was interrupted."""
+
+_NOT_TO_KEEP = ("failed", "skipped")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement.
+
+    Attributes
+    ----------
+    key : str
+        Of the record that it belongs to.
+    t : int
+        Samples seen (or the number of the run, for timings).
+    metric, value : str, float
+    note : str
+        What went wrong, where something did.
+    """
+
+    key: str
+    figure: str
+    data: str
+    N: int
+    D: int
+    rho: float
+    label: str
+    algorithm: str
+    K: int
+    seed: int
+    t: int
+    metric: str
+    value: float
+    note: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+_INTEGERS = {"N", "D", "K", "seed", "t"}
+_FLOATS = {"rho", "value"}
+
+
+def _parse(cells: Sequence[str]) -> Row | None:
+    """A row from its cells, or None where the line was cut off in the middle of writing."""
+    if len(cells) != len(COLUMNS):
+        return None
+    try:
+        values = [
+            int(cell) if name in _INTEGERS else float(cell) if name in _FLOATS else cell for name, cell in zip(COLUMNS, cells, strict=True)
+        ]
+    except ValueError:
+        return None
+    return Row(*values)  # type: ignore[arg-type]
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """Rows from a CSV file; none where it does not exist."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        lines = list(csv.reader(stream))
+    if not lines:
+        return []
+    if tuple(lines[0]) != COLUMNS:
+        raise ValueError(f"{path} does not have the columns of this version's rows: move it away or choose another folder.")
+    parsed = (_parse(cells) for cells in lines[1:])
+    return [row for row in parsed if row is not None]
+
+
+def finished(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by record, of the records that ran to their end and did not fail."""
+    by_key: dict[str, list[Row]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    return {
+        key: group for key, group in by_key.items() if group[-1].metric == DONE and not any(row.metric in _NOT_TO_KEEP for row in group)
+    }
+
+
+def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
+    """Write a whole file, and put it in place of the old one only when it is complete."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    with partial.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(COLUMNS)
+        writer.writerows(map(_cells, rows))
+    os.replace(partial, path)
+
+
+def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
+    """Add rows to a file that `write_rows` began, and see them through to the disk."""
+    with Path(path).open("a", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows(map(_cells, rows))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _cells(row: Row) -> list[str]:
+    return [repr(value) if isinstance(value, float) else str(value) for value in astuple(row)]
+
+
+def select(rows: Iterable[Row], **wanted: object) -> list[Row]:
+    """Rows whose columns have the values given."""
+    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+
+
+def median(values: Iterable[float]) -> float:
+    """The median of the values that are numbers; NaN where there are none."""
+    ordered = sorted(value for value in values if not math.isnan(value))
+    if not ordered:
+        return math.nan
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
+
+
+def distinct(rows: Iterable[Row], name: str) -> list[object]:
+    """The values of a column, in the order in which they first appear."""
+    return list(dict.fromkeys(getattr(row, name) for row in rows))

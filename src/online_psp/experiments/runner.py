@@ -1,0 +1,187 @@
+"""From records to rows: in parallel, saved as they come, resumed where they stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from online_psp.experiments.measure import Outcome, Workbench
+from online_psp.experiments.records import Record, Timing
+from online_psp.experiments.rows import Row, append_rows, finished, read_rows, write_rows
+from online_psp.experiments.timing import time_record
+
+Group: TypeAlias = tuple[Record, ...]
+
+
+def run_group(records: Group, bench: Workbench) -> list[Outcome]:
+    """Run records that share their data, one after the other, on one BLAS thread."""
+    with threadpool_limits(1):
+        return [Outcome(time_record(record), {}) if isinstance(record, Timing) else bench.run(record) for record in records]
+
+
+def run(
+    records: Sequence[Record],
+    path: str | Path,
+    *,
+    jobs: int = 1,
+    data_home: str | Path | None = None,
+    resume: bool = True,
+    bench: Workbench | None = None,
+    progress: bool = False,
+) -> list[Row]:
+    """Run records and save their rows.
+
+    Parameters
+    ----------
+    records : sequence of Experiment or Timing
+    path : str or Path
+        The CSV file. Rows are added to it as they come; those of records that it has already are not computed again. When all are there the
+        file is put in the order of the records, so that equal seeds give equal files (but for times).
+    jobs : int
+        Processes. Timings always run alone, in this one.
+    data_home : str or Path, optional
+        Where the data sets are.
+    resume : bool
+        False begins anew.
+    bench : Workbench, optional
+        With data or algorithms that live in this process; then nothing runs elsewhere.
+    progress : bool
+        Show what is running and how long is left.
+
+    Returns
+    -------
+    list of Row
+        Those of `records`, in their order.
+    """
+    path = Path(path)
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1; got {jobs}.")
+    have = finished(read_rows(path)) if resume else {}
+    for key in _without_pictures(path, records):
+        have.pop(key, None)
+    write_rows(path, (row for rows in have.values() for row in rows))
+    missing = [record for record in records if record.key not in have]
+    groups = [tuple(group) for _, group in groupby(missing, key=lambda record: record.group)]
+    alone = jobs == 1 or bench is not None or any(isinstance(record, Timing) for record in missing)
+    outcomes = _here(groups, bench or Workbench(data_home)) if alone else _elsewhere(groups, jobs, data_home)
+    with ExitStack() as stack:
+        show = stack.enter_context(_Display(records, missing)) if progress else None
+        stack.callback(outcomes.close)
+        for running, done in outcomes:
+            for record, outcome in done:
+                if outcome.arrays:
+                    _save_arrays(path, record.key, outcome.arrays)
+                append_rows(path, outcome.rows)
+                have[record.key] = outcome.rows
+            if show is not None:
+                show.update(running, [record for record, _ in done])
+    wanted = dict.fromkeys(record.key for record in records)
+    rows = [row for key in wanted for row in have[key]]
+    write_rows(path, [*rows, *(row for key, kept in have.items() if key not in wanted for row in kept)])
+    return rows
+
+
+Step: TypeAlias = tuple[list[Group], list[tuple[Record, Outcome]]]
+
+
+def _here(groups: Iterable[Group], bench: Workbench) -> Generator[Step, None, None]:
+    """What is running, then what was done, a record at a time."""
+    for group in groups:
+        yield [group], []
+        for record in group:
+            yield [group], [(record, run_group((record,), bench)[0])]
+
+
+_bench: Workbench
+_limits: Any
+
+
+def _start_worker(data_home: str | Path | None) -> None:
+    global _bench, _limits  # a worker has nowhere else to keep what its tasks share
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends us
+    _bench, _limits = Workbench(data_home), threadpool_limits(1)
+
+
+def _work(group: Group) -> list[Outcome]:
+    return run_group(group, _bench)
+
+
+def _elsewhere(groups: Sequence[Group], jobs: int, data_home: str | Path | None) -> Generator[Step, None, None]:
+    """As `_here`, in several processes; they are ended when the iterator is closed early."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        min(jobs, max(1, len(groups))), multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(data_home,)
+    )
+    try:
+        waiting, running = list(reversed(groups)), dict[Future[list[Outcome]], Group]()
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                group = waiting.pop()
+                running[pool.submit(_work, group)] = group
+            yield list(running.values()), []
+            ready, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ready:
+                group = running.pop(future)
+                yield list(running.values()), list(zip(group, future.result(), strict=True))
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+        raise
+
+
+class _Display:
+    """A progress bar in units of work, with the names of what is running."""
+
+    def __init__(self, records: Sequence[Record], missing: Sequence[Record]) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.fields[done]}/{task.fields[of]}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._done, left = len(records) - len(missing), sum(record.cost for record in missing)
+        self._task = self._bar.add_task("starting", total=left, done=self._done, of=len(records))
+
+    def __enter__(self) -> _Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, running: Sequence[Group], done: Sequence[Record]) -> None:
+        self._done += len(done)
+        names = " | ".join(group[0].title for group in running)
+        self._bar.update(self._task, advance=sum(record.cost for record in done), description=names, done=self._done)
+
+
+def arrays_path(path: str | Path, key: str) -> Path:
+    """Where the pictures of a record are, beside its rows."""
+    path = Path(path)
+    return path.with_name(f"{path.stem}_{key}.npz")
+
+
+def _without_pictures(path: Path, records: Sequence[Record]) -> list[str]:
+    """Records that should have pictures and have none."""
+    pictured = [record.key for record in records if not isinstance(record, Timing) and record.pictured is not None]
+    return [key for key in pictured if not arrays_path(path, key).exists()]
+
+
+def _save_arrays(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    np.savez_compressed(arrays_path(path, key), **arrays)  # type: ignore[arg-type]

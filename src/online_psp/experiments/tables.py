@@ -1,0 +1,173 @@
+"""Tables behind the figures: from rows to rows of text, and those to HTML, Markdown or a terminal."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from online_psp.experiments.rows import DONE, Row, distinct, median, select
+from online_psp.experiments.timing import WAYS
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns."""
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+    def to_html(self) -> str:
+        """An HTML table."""
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self.lines)
+        return f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def to_markdown(self) -> str:
+        """A Markdown table under its title."""
+        cells = [self.header, ("---",) * len(self.header), *self.lines]
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
+        return "\n".join([f"**{self.title}**", "", *lines, ""])
+
+    def to_rich(self) -> RichTable:
+        """For the terminal."""
+        from rich.table import Table as Rich
+
+        table = Rich(title=self.title)
+        for name in self.header:
+            table.add_column(name)
+        for line in self.lines:
+            table.add_row(*line)
+        return table
+
+
+def number(value: float) -> str:
+    """Three significant figures."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
+
+
+def _microseconds(seconds: float) -> str:
+    return "–" if math.isnan(seconds) else f"{1e6 * seconds:,.0f}"
+
+
+def timings(rows: Sequence[Row]) -> list[Table]:
+    """Microseconds per sample, and how many times faster than as published."""
+    rows = select(rows, metric="seconds_per_sample")
+    tables = []
+    for D in distinct(rows, "D"):
+        lines = []
+        for K, algorithm in dict.fromkeys((row.K, row.algorithm) for row in select(rows, D=D)):
+            mine = select(rows, D=D, K=K, algorithm=algorithm)
+            taken = [median(row.value for row in mine if row.label.endswith(way)) for way in WAYS]
+            gains = [f"{taken[0] / seconds:.1f}×" if seconds > 0 and not math.isnan(taken[0]) else "–" for seconds in taken[1:]]
+            lines.append((str(K), algorithm.upper(), *map(_microseconds, taken), *gains))
+        header = ("K", "algorithm", "published, µs", "fit_next, µs", "fit_block, µs", "fit_next faster by", "fit_block faster by")
+        tables.append(Table(f"Time per sample, D = {D}, one thread, median of runs", header, tuple(lines)))
+    return tables
+
+
+def skipped(rows: Sequence[Row]) -> list[Table]:
+    """What was left out or failed, and why."""
+    lost = [row for row in rows if row.metric in ("skipped", "failed")]
+    lines = tuple((row.label, row.data, str(row.D), str(row.K), row.note) for row in lost)
+    return [Table("Left out", ("curve", "data", "D", "K", "why"), lines)] if lines else []
+
+
+def noise(rows: Sequence[Row]) -> list[Table]:
+    """Median errors for every noise level."""
+    labels = [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM")]
+    tables = []
+    for metric in ("err_batch", "err_pop"):
+        for D, K in dict.fromkeys((row.D, row.K) for row in rows):
+            panel = select(rows, D=D, K=K, metric=metric)
+            lines = []
+            for rho in sorted({row.rho for row in panel}):
+                medians = [median(row.value for row in select(panel, rho=rho, label=label)) for label in labels]
+                lines.append((f"{rho:.2g}", *map(number, medians)))
+            title = f"{metric}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials"
+            tables.append(Table(title, ("ρ", *labels), tuple(lines)))
+    return tables
+
+
+def last_errors(rows: Sequence[Row]) -> dict[tuple[str, int], dict[str, float]]:
+    """The median error after the last sample, by (data set, K) and curve."""
+    rows = select(rows, metric="err_batch")
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for name, K in dict.fromkeys((row.data, row.K) for row in rows):
+        panel = select(rows, data=name, K=K)
+        end = max(row.t for row in panel)
+        last = select(panel, t=end)
+        found[name, K] = {str(label): median(row.value for row in select(last, label=label)) for label in distinct(last, "label")}
+    return found
+
+
+def learning(rows: Sequence[Row]) -> list[Table]:
+    """Errors after the last sample and time per sample, by data set and K."""
+    final = last_errors(rows)
+    labels = [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM")]
+    trials = len(distinct(rows, "seed"))
+    errors = [(name.upper(), str(K), *(number(found.get(label, math.nan)) for label in labels)) for (name, K), found in final.items()]
+    times = []
+    for name, K in final:
+        spent = select(rows, data=name, K=K, metric=DONE)
+        taken = [median(row.value / row.t for row in select(spent, label=label) if row.t) for label in labels]
+        times.append((name.upper(), str(K), *map(_microseconds, taken)))
+    header = ("data", "K", *labels)
+    return [
+        Table(f"Err_batch after the last sample, median of {trials} permutations", header, tuple(errors)),
+        Table("µs per sample, in blocks, one thread (several processes at once: a rough guide)", header, tuple(times)),
+    ]
+
+
+EXACT = 1e-8
+"""Errors below this are batch PCA's own answer, up to rounding."""
+
+_LEVELS = (0.6, 0.4, 0.2)
+
+
+def chosen_moments(rows: Sequence[Row]) -> list[Row]:
+    """The first moment, those where the error first comes down to 0.6, 0.4 and 0.2, and the last."""
+    ordered = sorted(rows, key=lambda row: row.t)
+    below = [next((row for row in ordered if row.value <= level), None) for level in _LEVELS]
+    picked = {row.t: row for row in [ordered[0], *(row for row in below if row is not None), ordered[-1]]}
+    return [picked[t] for t in sorted(picked)]
+
+
+def pictures(rows: Sequence[Row]) -> list[Table]:
+    """What the moments of figure 4 are worth in numbers."""
+    lines = []
+    for row in (picked for name in distinct(rows, "data") for picked in chosen_moments(select(rows, data=name, metric="err_batch"))):
+        mine = select(rows, key=row.key, t=row.t)
+        explained, psnr = (median(other.value for other in select(mine, metric=metric)) for metric in ("explained", "psnr"))
+        lines.append((row.data.upper(), str(row.t), number(row.value), f"{100 * explained:.1f} %", f"{psnr:.1f} dB"))
+    header = ("data", "samples seen", "Err_batch", "variance explained, of batch PCA's", "likeness to batch PCA's pictures (PSNR)")
+    return [Table("The moments shown", header, tuple(lines))]
+
+
+def comparison(rows: Sequence[Row]) -> list[Table]:
+    """The outcome of an evaluation: error and time of every curve, best first."""
+    final = next(iter(last_errors(rows).values()), {})
+    lines = []
+    for label in sorted(final, key=lambda name: final[name]):
+        spent = select(rows, label=label, metric=DONE)
+        taken = median(row.value / row.t for row in spent if row.t)
+        values = [row.value for row in select(rows, label=label, metric="err_batch") if row.t == spent[0].t]
+        spread = f"{number(min(values))} – {number(max(values))}"
+        lines.append((label, number(final[label]), spread, _microseconds(taken)))
+    first = rows[0]
+    title = f"{Path(first.data).name}, {first.N} × {first.D}, K = {first.K}, {len(distinct(rows, 'seed'))} orders"
+    return [Table(title, ("algorithm", "Err_batch, median", "range", "µs per sample"), tuple(lines)), *skipped(rows)]
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Several tables, one after the other."""
+    return "\n".join(table.to_markdown() for table in tables)

@@ -1,0 +1,454 @@
+"""Model files: going on bit for bit, files that are damaged or made to deceive, and the exchange with MATLAB."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from scipy.io import loadmat, savemat
+
+from online_psp import ALGORITHMS, FSM, SM, OnlinePCA, model_file
+from online_psp.algorithms import StreamingAlgorithm
+from online_psp.model_file import Contents, ModelFileError
+from online_psp.types import Array, Floats
+from tests.oracle import NAMES
+from tests.test_matlab import run_octave
+
+
+def rows(n: int, D: int, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, D)) * np.linspace(3, 0.1, D) + rng.standard_normal(D)
+
+
+def feed(model: Any, X: Array, how: str) -> None:
+    if how == "single":
+        for x in X:
+            model.fit_next(x)
+    elif isinstance(model, OnlinePCA):
+        model.partial_fit(X)
+    else:
+        model.fit_block(X)
+
+
+def saved(model: Any, folder: Path) -> bytes:
+    """Every array and number of the state, as the bytes of its file."""
+    model.save(folder / "saved.psp")
+    return (folder / "saved.psp").read_bytes()
+
+
+# Going on
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("how", ["single", "block"])
+@pytest.mark.parametrize("D", [9, 60])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, dtype: Any) -> None:
+    X: Array = rows(150, D).astype(dtype)
+    for stop in (0, 3, 5, 37, 103):
+        model, path = ALGORITHMS[name](5, D, dtype=dtype), tmp_path / "m.psp"
+        feed(model, X[:stop], how)
+        model.save(path)
+        kind: Any = ALGORITHMS[name]
+        loaded = kind.load(path)
+        feed(model, X[stop:], how)
+        feed(loaded, X[stop:], how)
+        assert saved(model, tmp_path) == saved(loaded, tmp_path)
+        assert model.get_components().tobytes() == loaded.get_components().tobytes()
+        assert repr(loaded) == repr(model)
+
+
+@pytest.mark.parametrize("options", [{}, {"center": False}, {"whiten": True}, {"dtype": np.float32}, {"oversample": 0, "block_size": 7}])
+@pytest.mark.parametrize("how", ["single", "block"])
+@pytest.mark.parametrize("D", [9, 150])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_online_pca_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, options: dict[str, Any]) -> None:
+    X = rows(200, D)
+    for stop in (1, 20, 87, 131):
+        model, path = OnlinePCA(3, algorithm=name, **options), tmp_path / "m.psp"
+        feed(model, X[:stop], how)
+        model.save(path)
+        loaded = OnlinePCA.load(path)
+        assert loaded.get_params() == {**model.get_params(), "dtype": options.get("dtype") and np.dtype(options["dtype"]).name}
+        if how == "single":
+            outputs = [[each.fit_next(x) for x in X[stop:]] for each in (model, loaded)]
+            assert np.array(outputs[0]).tobytes() == np.array(outputs[1]).tobytes()
+        else:
+            feed(model, X[stop:], how)
+            feed(loaded, X[stop:], how)
+        loaded.dtype = model.dtype
+        assert saved(model, tmp_path) == saved(loaded, tmp_path)
+        assert model.transform(X).tobytes() == loaded.transform(X).tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saving_changes_nothing_and_is_repeatable(tmp_path: Path, name: str) -> None:
+    X = rows(100, 60)
+    often, plain = ALGORITHMS[name](4, 60), ALGORITHMS[name](4, 60)
+    for x in X[:-1]:
+        often.fit_next(x)
+        plain.fit_next(x)
+        assert saved(often, tmp_path) == saved(often, tmp_path)
+    assert often.fit_next(X[-1]).tobytes() == plain.fit_next(X[-1]).tobytes()
+    assert saved(often, tmp_path) == saved(plain, tmp_path)
+    assert os.listdir(tmp_path) == ["saved.psp"]
+
+
+def test_reading_out_does_not_disturb_what_follows() -> None:
+    X = rows(700, 12)
+    looked, plain = OnlinePCA(3), OnlinePCA(3)
+    for part in np.array_split(X, 13):
+        looked.partial_fit(part)
+        assert looked.explained_variance_.all()
+        plain.partial_fit(part)
+    assert looked.components_.tobytes() == plain.components_.tobytes()
+
+
+def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(rows(80, 6), columns=list("abcdef"))
+    model = OnlinePCA(0.8, oversample=5).fit(frame)
+    model.save(tmp_path / "m.psp")
+    loaded = OnlinePCA.load(tmp_path / "m.psp")
+    assert list(loaded.feature_names_in_) == list("abcdef")
+    assert loaded.n_components == 0.8
+    np.testing.assert_array_equal(loaded.transform(frame), model.transform(frame))
+    new = OnlinePCA(7)
+    new.save(tmp_path / "new.psp")
+    assert not hasattr(OnlinePCA.load(tmp_path / "new.psp"), "_stream")
+
+
+def test_functions_are_not_stored_but_asked_for(tmp_path: Path) -> None:
+    def rate(t: float) -> float:
+        return 1.0 / (t + 9.0)
+
+    X = rows(60, 50)
+    fsm = FSM(3, 50, learning_rate=rate, beta=rate)
+    pca = OnlinePCA(2, learning_rate=rate, oversample=1)
+    model: Any
+    for model in (fsm, pca):
+        feed(model, X[:40], "block")
+        model.save(tmp_path / "m.psp")
+        with pytest.raises(ModelFileError, match="pass learning_rate= when loading"):
+            type(model).load(tmp_path / "m.psp")
+        loaded: Any = (
+            FSM.load(tmp_path / "m.psp", learning_rate=rate, beta=rate)
+            if model is fsm
+            else OnlinePCA.load(tmp_path / "m.psp", learning_rate=rate)
+        )
+        feed(model, X[40:], "block")
+        feed(loaded, X[40:], "block")
+        one, two = (each.get_components() if model is fsm else each.components_ for each in (model, loaded))
+        assert one.tobytes() == two.tobytes()
+    FSM(3, 50).save(tmp_path / "m.psp")
+    with pytest.raises(ModelFileError, match="without a function as learning_rate"):
+        FSM.load(tmp_path / "m.psp", learning_rate=rate)
+
+
+def test_the_wrong_class_is_named(tmp_path: Path) -> None:
+    FSM(3, 5).save(tmp_path / "fsm.psp")
+    OnlinePCA(3).fit(rows(9, 5)).save(tmp_path / "pca.psp")
+    assert isinstance(StreamingAlgorithm.load(tmp_path / "fsm.psp"), FSM)
+    with pytest.raises(ModelFileError, match=r"FSM\.load"):
+        SM.load(tmp_path / "fsm.psp")
+    with pytest.raises(ModelFileError, match="not an OnlinePCA"):
+        OnlinePCA.load(tmp_path / "fsm.psp")
+    with pytest.raises(ModelFileError, match=r"OnlinePCA\.load"):
+        FSM.load(tmp_path / "pca.psp")
+    with pytest.raises(FileNotFoundError):
+        OnlinePCA.load(tmp_path / "none.psp")
+
+
+# The file itself
+
+
+def test_it_is_a_safetensors_file(tmp_path: Path) -> None:
+    OnlinePCA(3).fit(rows(50, 8)).save(tmp_path / "m.psp")
+    with safe_open(tmp_path / "m.psp", "numpy") as file:
+        header = json.loads(file.metadata()["online-psp"])
+        assert file.get_tensor("mean").shape == (8,)
+    assert header["format"] == "online-psp-model"
+    assert header["version"] == 1
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.psp"
+    OnlinePCA(3).fit(rows(50, 8)).save(path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            OnlinePCA(30).fit(rows(500, 200)).save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["m.psp"]
+
+
+def mutations(data: bytes, count: int, seed: int) -> list[bytes]:
+    """Flips, truncations, extensions, swaps, and edits of the header's text and numbers."""
+    rng = np.random.default_rng(seed)
+    header = 8 + struct.unpack("<Q", data[:8])[0]
+    digits = [i for i in range(8, header) if chr(data[i]).isdigit()]
+    words = [
+        b'"F64"',
+        b'"K"',
+        b'"D"',
+        b"state",
+        b"shape",
+        b"data_offsets",
+        b"streaming",
+        b"auto",
+        b"version",
+        b"mean",
+        b"null",
+        b"false",
+        b"fsm",
+    ]
+    found = []
+    for _ in range(count):
+        new = bytearray(data)
+        kind = rng.integers(8)
+        if kind == 0:
+            new[rng.integers(len(new))] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            new[rng.integers(header)] ^= 1 << int(rng.integers(8))
+        elif kind == 2:
+            new = new[: rng.integers(len(new))]
+        elif kind == 3:
+            new[digits[rng.integers(len(digits))]] = ord(str(rng.integers(10)))
+        elif kind == 4:
+            at = digits[rng.integers(len(digits))]
+            new[at : at + 1] = str(rng.integers(10**18)).encode()
+            new[:8] = struct.pack("<Q", header - 8 + len(new) - len(data))
+        elif kind == 5:
+            word = words[rng.integers(len(words))]
+            new = bytearray(data.replace(word, words[rng.integers(len(words))], 1))
+            new[:8] = struct.pack("<Q", header - 8 + len(new) - len(data))
+        elif kind == 6:
+            new += rng.bytes(int(rng.integers(1, 50)))
+        else:
+            new[:8] = struct.pack("<Q", int(rng.integers(2**63)) >> int(rng.integers(63)))
+        found.append(bytes(new))
+    return found
+
+
+def try_to_load(load: Callable[[], Any], size: int) -> Any:
+    """The model, or None where the library's own error was raised; with the time and memory it may take."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        return load()
+    except ModelFileError:
+        return None
+    finally:
+        taken, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert taken < 1.0
+        assert peak < 20 * size + 1_000_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_thousand_mutations(tmp_path: Path, seed: int) -> None:
+    """500 of them for each of four models: each loads to the identical model or raises the library's own error."""
+    model = [OnlinePCA(3), OnlinePCA(3, algorithm="ipca"), OnlinePCA(3), OnlinePCA(2, algorithm="sm", oversample=0)][seed]
+    for x in rows(45, 9 if seed == 2 else 60):
+        model.fit_next(x)
+    path = tmp_path / "m.psp"
+    model.save(path)
+    data = path.read_bytes()
+    loaded = 0
+    for i, mutated in enumerate(mutations(data, 500, seed)):
+        path.write_bytes(mutated)
+        found = try_to_load(lambda: OnlinePCA.load(path), len(data))
+        if found is not None:
+            loaded += 1
+            found.save(tmp_path / "again.psp")
+            assert (tmp_path / "again.psp").read_bytes() == data, f"mutation {i} gave another model"
+    assert loaded < 100
+
+
+def edits(value: Any, rng: np.random.Generator) -> Any:
+    """Another JSON value in its place."""
+    others = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2,
+        10**9,
+        2**53,
+        10**30,
+        0.5,
+        1e300,
+        -3.5,
+        "",
+        "auto",
+        "float32",
+        "scatter",
+        "kept",
+        "ccipca",
+        [],
+        {},
+        [1],
+        {"a": 1},
+    ]
+    return others[rng.integers(len(others))]
+
+
+def leaves(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if isinstance(value, dict) and value:
+        return [leaf for key in value for leaf in leaves(value[key], (*at, key))]
+    return [at]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_made_on_purpose(tmp_path: Path, seed: int) -> None:
+    """The checksum is right and the contents are not: still the library's own error, or a model that has the shapes it says."""
+    rng = np.random.default_rng(seed)
+    model: Any = [OnlinePCA(3), OnlinePCA(3, algorithm="ccipca"), FSM(4)][seed]
+    feed(model, rows(49, 60), "single")
+    path = tmp_path / "m.psp"
+    model.save(path)
+    original = model_file.read(path)
+    size = path.stat().st_size
+    places = leaves(original.state)
+    for _ in range(300):
+        arrays, state = dict(original.arrays), json.loads(json.dumps(original.state))
+        if rng.random() < 0.3:
+            name = list(arrays)[rng.integers(len(arrays))]
+            change = rng.integers(4)
+            if change == 0:
+                del arrays[name]
+            elif change == 1:
+                arrays[name] = arrays[name][..., :-1]
+            elif change == 2:
+                arrays[name] = arrays[name].astype(np.float32 if arrays[name].dtype == np.float64 else np.float64)
+            else:
+                arrays[name] = np.full_like(arrays[name], np.nan)
+        else:
+            at, inside = places[rng.integers(len(places))], state
+            for key in at[:-1]:
+                inside = inside[key]
+            inside[at[-1]] = edits(inside[at[-1]], rng)
+        model_file.write(path, Contents(original.kind, arrays, state, {}))
+        found = try_to_load(lambda: type(model).load(path), size)
+        if found is not None:
+            found.fit_next(rows(1, 60)[0])
+
+
+def test_versions_and_foreign_files(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "m.psp"
+    OnlinePCA(3).fit(rows(50, 8)).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(rb"\"version\":1", rb"\"version\":7"))
+    with pytest.raises(ModelFileError, match="version 7 of the format, and this library knows versions up to 1; upgrade"):
+        OnlinePCA.load(path)
+    save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(ModelFileError, match="not written by this library"):
+        OnlinePCA.load(path)
+    nested = b'{"a":' + b"[" * 200_000
+    for text in (b"", b"PK\x03\x04" + b"\0" * 500, b"\x80\x04\x95" + b"x" * 900, struct.pack("<Q", len(nested)) + nested):
+        path.write_bytes(text)
+        with pytest.raises(ModelFileError):
+            OnlinePCA.load(path)
+    with pytest.raises(IsADirectoryError):
+        OnlinePCA.load(tmp_path)
+
+
+# MATLAB
+
+
+def test_mat_files_hold_what_was_learned(tmp_path: Path) -> None:
+    X = rows(300, 40)
+    model = OnlinePCA(3, whiten=True).fit(X)
+    model.save(tmp_path / "m.mat")
+    found = loadmat(tmp_path / "m.mat")
+    assert found["format"].item() == "online-psp-model"
+    assert found["version"].item() == 1
+    assert found["components"].shape == (3, 40)
+    loaded = OnlinePCA.load(tmp_path / "m.mat")
+    np.testing.assert_allclose(loaded.transform(X), model.transform(X), atol=1e-12)
+    np.testing.assert_allclose(loaded.explained_variance_, model.explained_variance_, rtol=1e-12)
+    assert loaded.noise_variance_ == pytest.approx(model.noise_variance_)
+    assert loaded.n_samples_seen_ == 300
+    loaded.partial_fit(X)
+    assert loaded.n_samples_seen_ == 600
+    np.testing.assert_allclose(np.abs(np.sum(loaded.components_ * model.components_, axis=1)), 1.0, atol=1e-3)
+    other = OnlinePCA.load(tmp_path / "m.mat").merge(model)
+    np.testing.assert_allclose(np.abs(np.sum(other.components_ * model.components_, axis=1)), 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "format"),
+        ({"version": 2}, "version"),
+        ({"components": np.ones((2, 4))}, "orthonormal"),
+        ({"components": {"a": 1}}, "struct"),
+        ({"mean": np.zeros(3)}, "must have 4"),
+        ({"explained_variance": [1.0, -1.0]}, "negative"),
+        ({"explained_variance": [1.0, np.nan]}, "finite"),
+        ({"n_samples_seen": 2.5}, "whole"),
+    ],
+)
+def test_mat_files_are_checked(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    good = {
+        "format": "online-psp-model",
+        "version": 1,
+        "components": np.eye(2, 4),
+        "explained_variance": [2.0, 1.0],
+        "mean": np.zeros(4),
+        "n_samples_seen": 9,
+    }
+    savemat(tmp_path / "m.mat", good)
+    assert OnlinePCA.load(tmp_path / "m.mat").n_features_in_ == 4
+    savemat(tmp_path / "m.mat", good | change)
+    with pytest.raises(ModelFileError, match=message):
+        OnlinePCA.load(tmp_path / "m.mat")
+
+
+def test_damaged_mat_files(tmp_path: Path) -> None:
+    OnlinePCA(3).fit(rows(30, 6)).save(tmp_path / "m.mat")
+    data = (tmp_path / "m.mat").read_bytes()
+    for mutated in [data[:100], data[:300], b"", b"x" * 1000]:
+        (tmp_path / "m.mat").write_bytes(mutated)
+        with pytest.raises(ModelFileError):
+            OnlinePCA.load(tmp_path / "m.mat")
+
+
+@pytest.mark.skipif(not (shutil.which("octave-cli") or shutil.which("octave")), reason="GNU Octave was not found")
+def test_octave_reads_ours_and_we_read_its(tmp_path: Path) -> None:
+    X = rows(200, 30)
+    model = OnlinePCA(3).fit(X)
+    model.save(tmp_path / "ours.mat")
+    savemat(tmp_path / "rows.mat", {"X": X})
+    run_octave(
+        f"cd('{tmp_path}'); load('rows.mat'); model = load_model('ours.mat'); "
+        "Z = transform_model(model, X); save_model('back.mat', model); "
+        "fsm = FSM(3, 30); fsm.fit_block(X - mean(X)); save_model('theirs.mat', fsm); "
+        "theirs = load_model('theirs.mat'); T = transform_model(theirs, X); save('-v7', 'results.mat', 'Z', 'T');"
+    )
+    results = loadmat(tmp_path / "results.mat")
+    np.testing.assert_allclose(results["Z"], model.transform(X), atol=1e-10)
+    np.testing.assert_allclose(OnlinePCA.load(tmp_path / "back.mat").transform(X), model.transform(X), atol=1e-10)
+    theirs = OnlinePCA.load(tmp_path / "theirs.mat")
+    np.testing.assert_allclose(np.abs(theirs.transform(X)), np.abs(results["T"]), atol=1e-10)
+    assert theirs.n_samples_seen_ == 200
+    theirs.merge(theirs).partial_fit(X)
