@@ -138,6 +138,22 @@ def test_centring_online_is_centring_offline(name: str) -> None:
     assert online == pytest.approx(offline, rel=0.1)
 
 
+@pytest.mark.parametrize("name", ["fsm", "sm", "ipca"])
+def test_jumps_in_the_data_are_survived(name: str) -> None:
+    X = np.vstack([wide(300, seed=seed) + seed for seed in range(8)])  # mean and directions change eight times
+    batch = PCA(3).fit(X)
+    whole, single = OnlinePCA(3, algorithm=name).fit(X), OnlinePCA(3, algorithm=name)
+    for part in (X[:1000], X[1000:1001], X[1001:2350]):
+        single.partial_fit(part)
+    for x in X[2350:]:
+        single.fit_next(x)
+    assert streaming(whole)
+    assert subspace_error(whole.components_.T, batch.components_.T) < 0.05
+    assert np.allclose(whole.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=0.05)
+    assert whole.explained_variance_ratio_.sum() <= 1.0
+    assert subspace_error(whole.components_.T, single.components_.T) < 1e-8
+
+
 def test_without_centring_the_origin_is_the_mean() -> None:
     X = wide(800)
     model = OnlinePCA(6, center=False).fit(X)

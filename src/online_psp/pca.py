@@ -227,6 +227,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             else:
                 self._add_exactly(stream, centred)
             stream.n_samples += 1
+            self._mend(stream)
         weight, stream.found = stream.moments.weight, None
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
@@ -486,7 +487,27 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _learn(self, rows: Any, weights: Floats) -> None:
         if not weights.all():
             rows, weights = rows[np.flatnonzero(weights)], weights[weights > 0]
-        stream, n = self._stream, rows.shape[0]
+        stream, start = self._stream, 0
+        every = self._mend_every()
+        while start < rows.shape[0]:
+            stop = start + every - stream.n_samples % every
+            self._learn_part(stream, rows[start:stop], weights[start:stop])
+            self._mend(stream)
+            start = stop
+        stream.found, stream.refresh_at = None, 0.0
+
+    def _mend_every(self) -> int:
+        """How many samples lie between two looks at whether FSM or SM is near its fixed point: seldom enough to cost little."""
+        D: int = self.n_features_in_
+        return max(8 * self._stream.rank, D // 8)
+
+    def _mend(self, stream: Stream) -> None:
+        """After a jump in the data, bring FSM and SM back; at the same samples however the stream is cut into calls."""
+        if stream.exact is None and self.algorithm in ("fsm", "sm") and stream.n_samples % self._mend_every() == 0:
+            stream.model.orthonormalize()
+
+    def _learn_part(self, stream: Stream, rows: Any, weights: Floats) -> None:
+        n = rows.shape[0]
         step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
         start = self._learn_sparse(stream, rows, weights) if issparse(rows) else 0
         foreign = isinstance(rows, ForeignRows)
@@ -503,7 +524,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             else:
                 self._add_exactly(stream, centred * np.sqrt(weight)[:, np.newaxis].astype(stream.dtype))
         stream.n_samples += n
-        stream.found, stream.refresh_at = None, 0.0
 
     def _learn_foreign(self, stream: Stream, rows: Any, weights: Floats) -> None:
         """Learn from rows of another array library while streaming; the rows and the weights of the model stay there."""

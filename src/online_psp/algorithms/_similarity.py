@@ -18,6 +18,7 @@ from online_psp.blocks import GramBlock
 from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
 
+_FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
 
 
@@ -133,9 +134,14 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         return components_of(block, A) if orthogonalize else (block.kind.of(A) @ block.B).T
 
     def principal_components(self) -> tuple[Any, Floats]:
-        if not isinstance(self._block, ForeignBlock):
+        if isinstance(self._block, ForeignBlock):
+            return ordered(self._block, inverse(self._M), self._covariance_within)
+        turn = None if self._block is None else self._polar_turn()
+        if turn is None:
             return super().principal_components()
-        return ordered(self._block, inverse(self._M), self._covariance_within)
+        # Far from its fixed point M is not the covariance of the outputs of today's F, but it is that of the outputs there were.
+        variances, vectors = eigh(self._M)
+        return (vectors.T[::-1] @ turn).astype(self.dtype) @ self._raw_basis(), np.maximum(variances[::-1], 0.0)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
@@ -255,6 +261,29 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _raw_basis(self) -> Array:
         assert self._block is not None
         return inverse(self._M).astype(self.dtype) @ self._block.basis
+
+    def orthonormalize(self) -> None:
+        """Bring ``F = M⁻¹ W`` back to the nearest one with orthonormal rows, where it has gone far from that; M stays.
+
+        At its fixed point F is orthonormal. After a jump in the data it is not: directions that are new come in with a gain far below one,
+        and plain averaging takes as long to mend that as all the time before. The published algorithms do not do this.
+        """
+        self._flush()
+        turn = self._polar_turn() if self._block is not None else None
+        if turn is not None and self._block is not None:
+            self._block.turn(self._M @ turn @ inverse(self._M))
+
+    def _polar_turn(self) -> Floats | None:
+        """``(F Fᵀ)^(-1/2)``, where that is far from the identity."""
+        assert self._block is not None
+        self._flush()
+        basis, Minv = self._block.basis, inverse(self._M)
+        gains = Minv @ (basis @ basis.T).astype(np.float64) @ Minv
+        if np.abs(gains - np.eye(self.K)).max() < _FAR:
+            return None
+        values, vectors = eigh((gains + gains.T) / 2.0)
+        values = np.maximum(values, np.finfo(self.dtype).eps * values[-1])
+        return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
 
     def _covariance_within(self, R: Floats) -> Floats:
         # y = M⁻¹ W x = Rᵀ Qᵀ x, and at convergence M = cov(y).
