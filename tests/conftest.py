@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ def data_home() -> Path:
     if not home or not Path(home).is_dir():
         pytest.skip("the paper's data sets are not here: set ONLINE_PSP_DATA to their folder")
     return Path(home)
+
+
+@pytest.fixture
+def hear_ctrl_c() -> Iterator[None]:
+    """Where the tests run in the background of a script Ctrl-C is ignored, and child processes inherit that: not in these tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

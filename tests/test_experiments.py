@@ -167,6 +167,7 @@ def ends(group: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a process here")
+@pytest.mark.usefixtures("hear_ctrl_c")
 def test_ctrl_c_leaves_saved_rows_and_no_processes(tmp_path: Path) -> None:
     path, script = tmp_path / "rows.csv", tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -314,6 +314,7 @@ def test_damaged_models_and_sources_exit_with_1(tmp_path: Path) -> None:
 # Stopping
 
 
+@pytest.mark.usefixtures("hear_ctrl_c")
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
     X = data(60_000, 60)
     np.save(tmp_path / "x.npy", X)
