@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, pca, scale, streams
+from benchmarks import engine, pca, scale, speed, streams
 
-BENCHMARKS = {"engine": engine.main, "pca": pca.main, "scale": scale.main, "streams": streams.main}
+BENCHMARKS = {"engine": engine.main, "pca": pca.main, "scale": scale.main, "speed": speed.main, "streams": streams.main}
 
 
 def main(names: list[str]) -> int:

@@ -39,19 +39,19 @@ class Row(NamedTuple):
     gemv_floor: float
 
 
-def literal_seconds(name: str, X: Floats, K: int) -> float:
+def literal_seconds(name: str, X: Floats, K: int, samples: int = 4) -> float:
     """One sample of the paper's update as printed, in NumPy."""
     module: Any = importlib.import_module(ALGORITHMS[name].__module__)
     start = module.reference_start(np.linalg.qr(X[:K].T)[0])
     rates = (1e-3, 1e-3) if name in ("sm", "fsm") else (1e-3,)
-    samples = X[K : K + 4]
+    rows = X[K : K + samples]
 
     def run() -> None:
         state = start
-        for x in samples:
+        for x in rows:
             state, _ = module.reference_step(state, x, *rates)
 
-    return seconds(run, repeats=3) / len(samples)
+    return seconds(run, repeats=3) / len(rows)
 
 
 def measure(name: str, X: Floats, X32: Any, K: int, floors: tuple[float, float]) -> Row:

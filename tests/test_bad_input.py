@@ -33,10 +33,8 @@ def basis_state(model: Any) -> Any:
     block = state.get("_block")
     if block is not None:
         block.stack[block.K + block.n :] = 0.0
-        block._products[:] = 0.0
-        for name in ("open_P", "open_G", "open_rows"):
-            if hasattr(block, name):
-                getattr(block, name)[block.n :] = 0.0
+        if hasattr(block, "open_rows"):
+            block.open_rows[block.n :] = 0.0
         for steps in state["_steps"]:
             steps[block.n :] = 0.0
     return state

@@ -31,6 +31,9 @@ from online_psp._state import WritableState
 from online_psp.types import Array, Floats
 
 _TILE_BYTES = 1 << 20
+_STRIP = 2048
+_LARGE = 1 << 21  # numbers: 16 MB in double precision, more than the caches of most machines hold for one core
+_MOST_DRIFT = 4096.0  # 1e-12 in double precision
 
 
 def scale_and_add(B: Array, a: float, C: Floats, X: Array) -> None:
@@ -66,7 +69,7 @@ class Block(WritableState, ABC):
         self.stack[:K] = basis
         self.K, self.D, self.pending = K, D, pending
         self.n = 0  # samples in the open block
-        self._products: Array = np.empty(K + pending, dtype=basis.dtype)
+        self.zero = basis.dtype.type(0)
 
     @property
     def basis(self) -> Array:
@@ -78,24 +81,53 @@ class Block(WritableState, ABC):
         """Compress a whole block, (n, D)."""
 
     @abstractmethod
-    def add(self, x: Array) -> bool:
-        """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
-
-    @abstractmethod
     def nbytes(self) -> int:
         """Bytes held."""
 
 
 @kernel
-def _add_to_gram(stack: Array, K: int, n: int, products: Array, P: Floats, G: Floats) -> float:
-    """Products of sample n with the stacked rows, itself included; returns ``‖x‖²``."""
-    at = K + n
-    np.dot(stack[: at + 1], stack[at], products[: at + 1])
-    for k in range(K):
-        P[n, k] = products[k]
-    for j in range(n + 1):
-        G[n, j] = products[K + j]
-    return float(products[at])
+def last_row_products(stack: Array, last: int, zero: float, products: Array) -> None:
+    """Products of row `last` with itself and the rows before it: ``products[i] = stack[i] · stack[last]``.
+
+    Where the stack is small this is as quick as BLAS, and cannot fall into the overhead of threads; where it is large they help.
+
+    Parameters
+    ----------
+    stack : (m, D)
+    last : int
+    zero : float
+        Of the precision of the stack: what sums start from.
+    products : (last + 1,), filled
+    """
+    D = stack.shape[1]
+    if last * D > _LARGE:
+        np.dot(stack[: last + 1], stack[last], products)
+        return
+    for i in range(last + 1):
+        products[i] = zero
+    for start in range(0, D, _STRIP):  # as much of x as stays in the first cache
+        stop = min(D, start + _STRIP)
+        x = stack[last, start:stop]
+        i = 0
+        while i + 4 <= last + 1:
+            one, two, three, four = stack[i, start:stop], stack[i + 1, start:stop], stack[i + 2, start:stop], stack[i + 3, start:stop]
+            first, second, third, fourth = zero, zero, zero, zero
+            for k in range(stop - start):
+                first += one[k] * x[k]
+                second += two[k] * x[k]
+                third += three[k] * x[k]
+                fourth += four[k] * x[k]
+            products[i] += first
+            products[i + 1] += second
+            products[i + 2] += third
+            products[i + 3] += fourth
+            i += 4
+        while i <= last:
+            one, first = stack[i, start:stop], zero
+            for k in range(stop - start):
+                first += one[k] * x[k]
+            products[i] += first
+            i += 1
 
 
 class GramBlock(Block):
@@ -105,34 +137,28 @@ class GramBlock(Block):
     ----------
     P : (n, K)
     G : (n, n)
-        Only the lower triangle is filled for an open block.
     """
 
     def __init__(self, basis: Array, pending: int) -> None:
         super().__init__(basis, pending)
-        self.open_P, self.open_G = np.zeros((pending, self.K)), np.zeros((pending, pending))
         self.loaded: tuple[Floats, Floats] | None = None
         self.X: Array | None = None
 
     @property
     def P(self) -> Floats:
-        return self.open_P if self.loaded is None else self.loaded[0]
+        return self._both()[0]
 
     @property
     def G(self) -> Floats:
-        return self.open_G if self.loaded is None else self.loaded[1]
+        return self._both()[1]
+
+    def _both(self) -> tuple[Floats, Floats]:
+        assert self.loaded is not None
+        return self.loaded
 
     def load(self, X: Array) -> None:
         self.loaded = (X @ self.basis.T).astype(np.float64, copy=False), (X @ X.T).astype(np.float64, copy=False)
         self.X = X
-
-    def add(self, x: Array) -> bool:
-        self.stack[self.K + self.n] = x
-        square = _add_to_gram(self.stack, self.K, self.n, self._products, self.open_P, self.open_G)
-        if not math.isfinite(square):
-            return False
-        self.n += 1
-        return True
 
     def expand(self, a: float, C: Floats) -> None:
         """``B ← a B + C X`` for the block in hand, which is then let go."""
@@ -150,13 +176,13 @@ class GramBlock(Block):
         self.basis[:] *= factor
 
     def nbytes(self) -> int:
-        return self.stack.nbytes + self.open_P.nbytes + self.open_G.nbytes + self._products.nbytes
+        return self.stack.nbytes
 
 
 @kernel
-def forward_substitute(L: Floats, b: Floats, n: int) -> None:
-    """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular."""
-    for i in range(n):
+def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
+    """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular; its rows up to `first` are those of the identity."""
+    for i in range(first, n):
         total = b[i]
         for j in range(i):
             total -= L[i, j] * b[j]
@@ -164,23 +190,29 @@ def forward_substitute(L: Floats, b: Floats, n: int) -> None:
 
 
 @kernel
-def _add_to_frame(stack: Array, at: int, products: Array, frame: Floats, coordinates: Floats) -> tuple[float, float]:
-    """Coordinates of row `at` of the stack in the frame of the rows before it.
+def _add_to_frame(stack: Array, at: int, zero: float, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
+    """Coordinates of row `at` of the stack in the frame of the rows before it, of which the first `known` are orthonormal themselves.
 
     Returns
     -------
     square, pivot : float
         ``‖x‖²``, and what is left of it outside that frame.
     """
-    np.dot(stack[: at + 1], stack[at], products[: at + 1])
+    products = np.empty(at + 1, dtype=stack.dtype)
+    last_row_products(stack, at, zero, products)
     for i in range(at):
         coordinates[i] = products[i]
-    forward_substitute(frame, coordinates, at)
+    forward_substitute(frame, coordinates, at, known)
     square = float(products[at])
     pivot = square
     for i in range(at):
         pivot -= coordinates[i] * coordinates[i]
     return square, pivot
+
+
+def over_stack(Z: Floats, frame: Floats) -> Floats:
+    """Coordinates over the stacked rows of what has coordinates Z over their orthonormal frame."""
+    return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
 
 
 class FrameBlock(Block):
@@ -194,7 +226,7 @@ class FrameBlock(Block):
     Attributes
     ----------
     Z : (K, m)
-        Coordinates of the basis; the recurrence changes them in place.
+        Coordinates of the basis; the recurrence may change them in place. Empty for a basis that is `plain`, the first K coordinates.
     rows : (n, m)
         Coordinates of the samples.
     first : int
@@ -203,11 +235,14 @@ class FrameBlock(Block):
 
     def __init__(self, basis: Array, pending: int, orthonormal: bool) -> None:
         super().__init__(basis, pending)
-        self.orthonormal = orthonormal  # the basis is so by construction: what little it drifted is taken out at every block
+        self.orthonormal = orthonormal  # the basis is so by construction; what little it drifts is taken out now and then
         self.direct = self.D <= self.K + pending  # nothing to compress
         m = self.D if self.direct else self.K + pending
-        self.open_Z, self.open_rows = np.zeros((self.K, m)), np.zeros((pending, m))
-        self.open_frame = np.eye(m)
+        self.open_Z = np.zeros((self.K if self.direct or not orthonormal else 0, m))
+        self.open_rows = np.zeros((pending, m))
+        self.open_frame = np.eye(0 if self.direct else m)
+        self._known = 0  # how many rows of the open frame are those of the identity
+        self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
         self.loaded: tuple[Floats, Floats, int] | None = None
         self.X: Array | None = None
         self._source: Array | None = None
@@ -223,10 +258,9 @@ class FrameBlock(Block):
             self._frame = None
             self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
             return
-        H = (B @ B.T).astype(np.float64, copy=False)
         P = (X @ B.T).astype(np.float64, copy=False)
         G = (X @ X.T).astype(np.float64, copy=False)
-        frame = self._factor(H, P, G)
+        frame = self._factor(P, G)
         if frame is None:
             self._load_carefully(X)
             return
@@ -247,25 +281,46 @@ class FrameBlock(Block):
             return self.loaded[2]
         return int(self.D if self.direct else self.K)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the coordinates of the basis are the first K ones."""
+        return self.orthonormal and self.first != self.D
+
     def _start_from(self, frame: Floats) -> None:
         """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
         K = self.K
-        Z = np.zeros((K, frame.shape[1]))
-        Z[:, :K] = np.eye(K) if self.orthonormal else frame[:K, :K]
+        Z = np.zeros((0 if self.orthonormal else K, frame.shape[1]))
+        Z[:, :K] = frame[: len(Z), :K]
         self.loaded = Z, frame[K:], K
 
-    def _factor(self, H: Floats, P: Floats, G: Floats) -> Floats | None:
+    def _basis_factor(self) -> Floats | None:
+        """The Cholesky factor of ``B Bᵀ``, or None where it cannot be trusted.
+
+        A basis that is orthonormal by construction is taken to be so until rounding may have moved it: a look costs as much as K/4 samples.
+        """
+        if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
+            return np.eye(self.K)
+        self.drift = 0.0
+        H = (self.basis @ self.basis.T).astype(np.float64, copy=False)
+        factor, failed = lapack.dpotrf(H, lower=1)
+        return None if failed or np.min(np.diag(factor) ** 2 / np.diag(H)) < self._trust else np.tril(factor)
+
+    def _factor(self, P: Floats, G: Floats) -> Floats | None:
         """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
         K, n = P.shape[1], len(P)
-        basis_factor, failed = lapack.dpotrf(H, lower=1)
-        if failed or np.min(np.diag(basis_factor) ** 2 / np.diag(H)) < self._trust:
+        basis_factor = self._basis_factor()
+        if basis_factor is None:
             return None
         within = solve_triangular(basis_factor, P.T, lower=True, check_finite=False).T
         residual_factor, failed = lapack.dpotrf(G - within @ within.T, lower=1)
-        if failed or np.min(np.diag(residual_factor) ** 2 / np.diag(G)) < self._trust:
+        if failed:
             return None
+        shares = np.diag(residual_factor) ** 2 / np.diag(G)
+        if np.min(shares) < self._trust:
+            return None
+        self.drift += float(np.sum(1.0 / shares))
         frame = np.zeros((K + n, K + n))
-        frame[:K, :K] = np.tril(basis_factor)
+        frame[:K, :K] = basis_factor
         frame[K:, :K] = within
         frame[K:, K:] = np.tril(residual_factor)
         return frame
@@ -283,20 +338,51 @@ class FrameBlock(Block):
 
     def expand(self) -> None:
         """Move the basis to what has coordinates Z; the block in hand is then let go."""
+        X, frame = self._in_hand()
         B, K = self.basis, self.K
-        frame: Floats | None
-        if self.n:
-            m = self.D if self.direct else K + self.n
-            X, frame, Z = self.stack[K : K + self.n], self.open_frame[:m, :m], self.open_Z[:, :m]
-        else:
-            assert self.X is not None
-            X, frame, Z = self.X, self._frame, self.Z
         if self.first == self.D:  # the coordinates are the features
-            B[:] = Z
+            B[:] = self.Z
         else:
-            if frame is not None:
-                Z = solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T
+            Z = self.Z if frame is None else over_stack(self.Z[:, : len(frame)], frame)
             recombine(B, Z[:, :K], Z[:, K:], X, self._source)
+        self._let_go()
+
+    def expand_by(self, P: Floats, T: Floats) -> None:
+        """Move the basis B, which is orthonormal, to ``B − Pᵀ T`` with T (n, m) in coordinates; the block in hand is then let go."""
+        X, frame = self._in_hand()
+        B, K, n = self.basis, self.K, len(X)
+        P, T = P[:n], T[:n]
+        if self.first == self.D:
+            B -= (P.T @ T).astype(B.dtype)
+        else:
+            T = T[:, : K + n] if frame is None else over_stack(T[:, : K + n], frame)
+            as_it_is = frame is None or np.array_equal(np.diag(frame)[:K], np.ones(K))
+            if n < K and as_it_is:
+                self._subtract(P, T, X)
+            else:
+                A = np.eye(K) if as_it_is or frame is None else over_stack(np.eye(K), frame[:K, :K])
+                recombine(B, A - P.T @ T[:, :K], -P.T @ T[:, K:], X, self._source)
+        self._let_go()
+
+    def _subtract(self, P: Floats, T: Floats, X: Array) -> None:
+        """``B ← S − Pᵀ (T₁ S + T₂ X)``, S the source: 4 D K flops a sample, however large K is."""
+        B, K = self.basis, self.K
+        source = B if self._source is None else self._source
+        P, T = P.astype(B.dtype, copy=False), T.astype(B.dtype, copy=False)
+        width = max(64, _TILE_BYTES // (B.itemsize * (K + len(X))))
+        for start in range(0, self.D, width):
+            columns = slice(start, start + width)
+            B[:, columns] = source[:, columns] - P.T @ (T[:, :K] @ source[:, columns] + T[:, K:] @ X[:, columns])
+
+    def _in_hand(self) -> tuple[Array, Floats | None]:
+        """The samples of the block in hand, and the frame of the stack."""
+        if self.n:
+            m = self.K + self.n
+            return self.stack[self.K : m], None if self.direct else self.open_frame[:m, :m]
+        assert self.X is not None
+        return self.X, self._frame
+
+    def _let_go(self) -> None:
         self.n, self.X, self._source, self.loaded = 0, None, None, None
 
     def _open(self) -> None:
@@ -307,20 +393,25 @@ class FrameBlock(Block):
         if self.direct:
             self.open_Z[:] = B
             return
-        factor, failed = lapack.dpotrf((B @ B.T).astype(np.float64, copy=False), lower=1)
-        if failed or np.min(np.abs(np.diag(factor))) ** 2 < self._trust:
+        factor = self._basis_factor()
+        if factor is None:
             Q, R = qr(B.T, mode="economic", check_finite=False)
             signs = np.where(np.diag(R) < 0, -1.0, 1.0)
             B[:] = (Q * signs).T
-            self.open_Z[:, :K] = (R.T * signs).astype(np.float64)
+            self.open_Z[:, :K] = (R.T * signs).astype(np.float64)[: len(self.open_Z)]
             factor = np.eye(K)
         else:
-            factor = np.tril(factor)
-            self.open_Z[:, :K] = np.eye(K) if self.orthonormal else factor
+            self.open_Z[:, :K] = factor[: len(self.open_Z)]
         self.open_frame[:] = 0.0
         self.open_frame[:K, :K] = factor
+        self._known = self.known()
+
+    def known(self) -> int:
+        """How many rows of the open frame are those of the identity, all of the basis or none."""
+        return self.K if not self.direct and np.array_equal(self.open_frame[: self.K, : self.K], np.eye(self.K)) else 0
 
     def add(self, x: Array) -> bool:
+        """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
         if not math.isfinite(float(np.dot(x, x))):
             return False
         if self.n == 0:
@@ -332,8 +423,9 @@ class FrameBlock(Block):
         at = self.K + self.n
         coordinates, frame = self.open_rows[self.n], self.open_frame
         self.stack[at] = x
-        square, pivot = _add_to_frame(self.stack, at, self._products, frame, coordinates)
+        square, pivot = _add_to_frame(self.stack, at, self.zero, frame, self._known, coordinates)
         if pivot > self._trust * square:
+            self.drift += square / pivot
             coordinates[at] = math.sqrt(pivot)
             frame[at, : at + 1] = coordinates[: at + 1]
         else:
@@ -353,7 +445,7 @@ class FrameBlock(Block):
             coordinates[:at] += correction
             row -= (solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype)) @ stack
             correction = (stack @ row).astype(np.float64)
-            forward_substitute(triangle, correction, at)
+            forward_substitute(triangle, correction, at, self._known)
         residual = float(np.linalg.norm(row))
         if residual <= self._negligible * norm:
             row[:] = 0.0
@@ -362,7 +454,7 @@ class FrameBlock(Block):
         return residual
 
     def nbytes(self) -> int:
-        small = (self.open_Z, self.open_rows, self.open_frame, self._products)
+        small = (self.open_Z, self.open_rows, self.open_frame)
         return self.stack.nbytes + sum(array.nbytes for array in small)
 
 

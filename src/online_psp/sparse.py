@@ -24,12 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
 
 from online_psp._csr import gram, products, scatter_add, scatter_squares, scatter_sums
 from online_psp._state import WritableState
-from online_psp.blocks import FrameBlock, GramBlock
+from online_psp.blocks import FrameBlock, GramBlock, over_stack
 from online_psp.exact import Scatter
 from online_psp.types import Array, Floats
 
@@ -280,9 +279,6 @@ class SparseGramBlock(GramBlock):
     def scale(self, factor: float) -> None:
         self.s, self.q, self.WS = factor * self.s, factor * self.q, factor * self.WS
 
-    def add(self, x: Array) -> bool:
-        raise NotImplementedError("Single samples are dense: the block is turned into a dense one before they come.")
-
     def nbytes(self) -> int:
         return self.V.nbytes + self.S.nbytes + self.heads.nbytes
 
@@ -309,7 +305,7 @@ class SparseFrameBlock(FrameBlock):
         if self.D > self.K + len(X):
             B = self.basis
             P = block.centred_products((B @ S).astype(np.float64))
-            frame = self._factor((B @ B.T).astype(np.float64), P, G)
+            frame = self._factor(P, G)
         if frame is None:  # few features, or rows that depend on others so closely that their inner products do not tell by how much
             rows = block.centring.left(X.toarray().astype(np.float64)) - np.outer(block.centring.offset, S)
             super().load(np.ascontiguousarray(rows, dtype=self.basis.dtype))
@@ -318,20 +314,41 @@ class SparseFrameBlock(FrameBlock):
         self._start_from(frame)
 
     def expand(self) -> None:
-        block, self.block = self.block, None
-        if block is None or self.X is not None:
-            super().expand()
+        if self._sparse_in_hand():
+            self._move(self.Z)
         else:
-            K, B, rows = self.K, self.basis, block.rows
-            Z = solve_triangular(self._frame, self.Z.T, trans="T", lower=True, check_finite=False).T
-            CL, Cl = block.centring.right(Z[:, K:])
-            V = B.T @ Z[:, :K].T.astype(B.dtype)
-            if rows.centre is not None:
-                V -= np.outer(rows.centre.sums, Cl).astype(B.dtype)
-            V = np.ascontiguousarray(V)
-            scatter_add(rows.indptr, rows.indices, rows.data, np.ascontiguousarray(CL.T), V)
-            B[:] = V.T
-            self.n, self._source, self.loaded = 0, None, None
+            super().expand()
+        self._take_in()
+
+    def expand_by(self, P: Floats, T: Floats) -> None:
+        if self._sparse_in_hand():
+            start = np.zeros((self.K, T.shape[1]))
+            start[:, : self.K] = np.eye(self.K)
+            self._move(start - P.T @ T)
+        else:
+            super().expand_by(P, T)
+        self._take_in()
+
+    def _sparse_in_hand(self) -> bool:
+        return self.block is not None and self.X is None
+
+    def _move(self, Z: Floats) -> None:
+        """Move the basis to what has coordinates Z, (K, K + n)."""
+        assert self.block is not None
+        assert self._frame is not None
+        Z = over_stack(Z, self._frame)
+        K, B, rows = self.K, self.basis, self.block.rows
+        CL, Cl = self.block.centring.right(Z[:, K:])
+        V = B.T @ Z[:, :K].T.astype(B.dtype)
+        if rows.centre is not None:
+            V -= np.outer(rows.centre.sums, Cl).astype(B.dtype)
+        V = np.ascontiguousarray(V)
+        scatter_add(rows.indptr, rows.indices, rows.data, np.ascontiguousarray(CL.T), V)
+        B[:] = V.T
+        self._let_go()
+
+    def _take_in(self) -> None:
+        block, self.block = self.block, None
         if block is not None:
             block.take_in(self._gram)
 

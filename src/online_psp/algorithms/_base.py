@@ -15,6 +15,7 @@ from scipy.linalg import eigh
 from scipy.sparse import issparse
 
 from online_psp._state import WritableState
+from online_psp.algorithms._block_size import FixedCost
 from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
 from online_psp.sparse import SparseRows, checked_rows
@@ -80,6 +81,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     #: Whether there is a block for arrays of other libraries; where there is none, they are taken to NumPy.
     _foreign: ClassVar[bool] = False
+    #: What a block costs, for the choice of its size.
+    _cost: ClassVar[FixedCost]
     #: How many kinds of step size there are.
     _kinds: ClassVar[int] = 1
     #: Names of options that `repr` shows.
@@ -113,8 +116,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         """The step sizes of samples t+1 … t+n, one array for each kind that the algorithm has."""
 
     @abstractmethod
-    def _set_steps(self, at: int, t: int) -> None:
-        """Put the step sizes of sample t at place `at` of `_steps`; the quick way for a single sample."""
+    def _take_open(self, row: Array, step: float | None) -> Array:
+        """Learn from one sample, dense and of the right length, with the scheduled step size or a given one; returns its output."""
 
     @abstractmethod
     def _recur(self, first: int, last: int) -> Floats:
@@ -149,17 +152,11 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             Its projection, as the algorithm defines it.
         """
         row = self._check_row(x)
-        self._use_dense()
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
                 raise self._not_finite(row[np.newaxis], 0)
             return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
-        if step is None:
-            self._set_steps(self._block.n, self.t + 1)
-        else:
-            for steps in self._steps:
-                steps[self._block.n] = step
-        return self._take_open(row)
+        return self._take_open(row, step)
 
     def fit_block(self, X: ArrayLike, steps: Floats | None = None) -> Array:
         """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
@@ -247,12 +244,12 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     @property
     def block_rows(self) -> int:
         """How many samples `fit_block` takes at a time."""
-        return auto_block_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+        return self._cost.block_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
     @property
     def open_rows(self) -> int:
         """How many samples `fit_next` gathers before the basis moves."""
-        return auto_open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+        return self._cost.open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.model_file`."""
@@ -403,46 +400,6 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         self._close()
         return Y
 
-    def _take_open(self, row: Array) -> Array:
-        block = self._block
-        assert block is not None
-        at = block.n
-        if not block.add(row):
-            raise self._not_finite(row[np.newaxis], 0)
-        y: Array = self._recur(at, at + 1)[0].astype(self.dtype)
-        self.t += 1
-        if self._should_close(block):
-            self._close()
-        return y
-
-    def _should_close(self, block: BlockT) -> bool:
-        return block.n == block.pending
-
     def _flush(self) -> None:
         if self._block is not None and self._block.n:
             self._close()
-
-
-# What the two models of cost below need to know of a machine, to within a factor of two or three: the optimum is flat.
-_CALL = 25e-6  # seconds that a block costs whatever its size
-_FLOPS = 30e9  # matrix products, one core
-_BANDWIDTH = 10e9  # bytes a second from memory
-_BASIS_PASSES = 3  # reads and writes of the basis that a block costs
-
-
-def auto_block_rows(D: int, K: int) -> int:
-    """How many rows `fit_block` takes at a time: where the cost of a block and that of products between its samples balance.
-
-    Per sample a block of n costs ``(call + passes over the basis)/n + n D/flops``.
-    """
-    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
-    return int(np.clip(math.sqrt((_CALL + basis) * _FLOPS / D), 32, 256))
-
-
-def auto_open_rows(D: int, K: int) -> int:
-    """How many samples `fit_next` gathers: every pending one is a row more to read, and every flush a block.
-
-    Per sample an open block of n costs ``(call + passes over the basis)/n + (n/2) 8D/bandwidth``.
-    """
-    basis = _BASIS_PASSES * 8 * D * K / _BANDWIDTH
-    return int(np.clip(math.sqrt(2 * (_CALL + basis) * _BANDWIDTH / (8 * D)), 8, 64))

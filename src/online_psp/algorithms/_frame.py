@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.algorithms._block_size import FixedCost
 from online_psp.blocks import FrameBlock
 from online_psp.sparse import SparseFrameBlock, frame_rows
 from online_psp.types import Array, Floats, Rate
@@ -17,6 +18,7 @@ from online_psp.types import Array, Floats, Rate
 class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
     """Components U (D×K) with variances σ² (K)."""
 
+    _cost = FixedCost(call=150e-6, passes=3.0, turns=1.5, pairs=1.0)
     _orthonormal: bool
 
     def __init__(
@@ -65,8 +67,18 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         return (evaluate_rate(self.learning_rate or self._default_rate, t, n, "learning_rate"),)
 
-    def _set_steps(self, at: int, t: int) -> None:
-        self._steps[0][at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate")
+    def _take_open(self, row: Array, step: float | None) -> Array:
+        block, t = self._block, self.t + 1
+        assert block is not None
+        at = block.n
+        self._steps[0][at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate") if step is None else step
+        if not block.add(row):
+            raise self._not_finite(row[np.newaxis], 0)
+        y: Array = self._recur(at, at + 1)[0].astype(self.dtype)
+        self.t = t
+        if block.n == block.pending:
+            self._close()
+        return y
 
     @abstractmethod
     def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:

@@ -13,13 +13,15 @@ from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.algorithms._block_size import FixedCost
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
-from online_psp.blocks import GramBlock
+from online_psp.blocks import GramBlock, last_row_products
 from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
 
 _FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
+_LEAST_LEFT = math.exp(-_MOST_FADING)
 
 
 @kernel
@@ -52,6 +54,31 @@ def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> tuple[f
 
 
 @kernel
+def open_input(stack: Array, K: int, n: int, zero: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
+    """What the weights make of sample n of an open block: ``h = a W x + Σ_{j<n} w_j (x_j·x) y_j``; False where the sample is not finite."""
+    products = np.empty(K + n + 1, dtype=stack.dtype)
+    last_row_products(stack, K + n, zero, products)
+    if not np.isfinite(products[K + n]):
+        return False
+    for k in range(K):
+        h[k] = a * products[k]
+    for j in range(n):
+        c = w[j] * products[K + j]
+        for k in range(K):
+            h[k] += c * Y[j, k]
+    return True
+
+
+@kernel
+def fade(n: int, alpha: float, a: float, w: Floats) -> float:
+    """The weights of the old W and of the samples before sample n, and its own, after a step of alpha; w is changed, `a` returned."""
+    for j in range(n):
+        w[j] *= 1.0 - alpha
+    w[n] = alpha
+    return a * (1.0 - alpha)
+
+
+@kernel
 def trace_of(A: Floats) -> float:
     total = 0.0
     for k in range(A.shape[0]):
@@ -62,6 +89,7 @@ def trace_of(A: Floats) -> float:
 class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
+    _cost = FixedCost(call=35e-6, passes=2.0)
     _kinds = 2
     _foreign = True
     _options = ("gamma",)
@@ -150,12 +178,28 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             alphas = evaluate_rate(self.learning_rate, t, n, "learning_rate")
         return alphas, (alphas if self.beta is None else evaluate_rate(self.beta, t, n, "beta"))
 
-    def _set_steps(self, at: int, t: int) -> None:
-        alphas, betas = self._steps
-        rate = self.learning_rate
-        alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate, t, "learning_rate")
-        betas[at] = alpha if self.beta is None else checked_step(self.beta, t, "beta")
-        alphas[at] = alpha
+    def _take_open(self, row: Array, step: float | None) -> Array:
+        block, t, rate = self._block, self.t + 1, self.learning_rate
+        if type(block) is not GramBlock:
+            self._use_dense()
+            return self._take_open(row, step)
+        n = block.n
+        if step is not None:
+            alpha = beta = step
+        else:
+            alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate, t, "learning_rate")
+            beta = alpha if self.beta is None else checked_step(self.beta, t, "beta")
+        self._steps[0][n] = alpha
+        block.stack[self.K + n] = row
+        a = self._advance_open(block, alpha, beta, self._a if n else 1.0)
+        if a < 0.0:
+            raise self._not_finite(row[np.newaxis], 0)
+        self._a, self.t = a, t
+        self._taken = block.n = n + 1
+        y: Array = self._Y[n].astype(self.dtype)
+        if n + 1 == block.pending or a < _LEAST_LEFT:
+            self._close()
+        return y
 
     @property
     def W(self) -> Array:
@@ -178,9 +222,6 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             yield first, min(first + step, stop, last)
             first = min(first + step, stop, last)
 
-    def _should_close(self, block: GramBlock) -> bool:
-        return block.n == block.pending or self._a < math.exp(-_MOST_FADING)
-
     def _recur(self, first: int, last: int) -> Floats:
         block = self._block
         assert block is not None
@@ -202,6 +243,10 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     @abstractmethod
     def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         """The compiled recurrence over samples `first` … `last`−1; see `fsm.recur` for the arguments."""
+
+    @abstractmethod
+    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
+        """The same for the sample that was put last into the open block; negative, and nothing is changed, where it is not finite."""
 
     @abstractmethod
     def _restore(self) -> None:

@@ -7,6 +7,7 @@ state always gives the same bytes.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._similarity import SimilarityMatching
+from online_psp.algorithms.ipca import IPCA
 from online_psp.blocks import Block, FrameBlock, GramBlock
 from online_psp.model_file import Contents, Fields, ModelFileError
 from online_psp.types import Array, Rate
@@ -59,6 +61,12 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays["sigma2"] = model._sigma2
         if model._block is not None:
             _take_frame(model._block, arrays)
+            state["drift"] = float(model._block.drift)
+        if isinstance(model, IPCA) and model._block is not None:
+            n = model._block.n
+            arrays["S"], arrays["N"] = model._S, model._N
+            arrays["P"], arrays["T"] = (used(a, n) if n else np.zeros_like(b) for a, b in _moves(model))
+            state["delta"], state["since_restore"] = float(model._delta), int(model._since_restore)
     if model._block is not None:
         n = state["open"] = model._block.n
         direct = getattr(model._block, "direct", False)  # then the samples are not in the stack, and what is there was never written
@@ -74,17 +82,23 @@ def _take_similarity(model: Any, arrays: dict[str, Array], state: dict[str, Any]
     if block is None:
         return
     arrays["lateral"] = model._Minv if state["algorithm"] == "fsm" else model._R
-    arrays["P"], arrays["G"] = used(block.open_P, block.n), used(block.open_G, block.n)
     arrays["w"], arrays["Y"] = used(model._w, block.n), used(model._Y, block.n)
     state["a"] = float(model._a) if block.n else 1.0
     state["since_restore"], state["kept_since_restore"] = int(model._since_restore), float(model._kept_since_restore)
     state["level"] = float(model._level)
 
 
+def _moves(model: Any) -> Iterator[tuple[Array, Array]]:
+    """The two arrays of moves of an IPCA, as they are and as they would be for an open block."""
+    rows: Array = model._block.open_rows
+    yield model._P, np.zeros((len(rows), model.K))
+    yield model._T, rows
+
+
 def _take_frame(block: FrameBlock, arrays: dict[str, Array]) -> None:
     n = block.n
     arrays["Z"], arrays["rows"] = used(block.open_Z, block.K if n else 0), used(block.open_rows, n)
-    arrays["frame"] = np.eye(len(block.open_frame)) if block.direct else used(block.open_frame, block.K + n if n else 0)
+    arrays["frame"] = used(block.open_frame, block.K + n if n else 0)
 
 
 def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: type | None = None) -> Any:
@@ -153,7 +167,6 @@ def _set_running(model: Any, fields: Fields) -> None:
     block: Any
     if isinstance(model, SimilarityMatching):
         block = _bare(GramBlock, stack, K, D, pending)
-        block.open_P, block.open_G = fields.array("P", (pending, K)), fields.array("G", (pending, pending))
         lateral = fields.array("lateral", (K, K))
         if type(model).__name__ == "FSM":
             model._Minv = lateral  # type: ignore[attr-defined]
@@ -169,9 +182,15 @@ def _set_running(model: Any, fields: Fields) -> None:
         eps = float(np.finfo(stack.dtype).eps)
         block.orthonormal, block.direct = model._orthonormal, K + pending >= D
         m = D if block.direct else K + pending
-        block.open_Z, block.open_rows = fields.array("Z", (K, m)), fields.array("rows", (pending, m))
-        block.open_frame = fields.array("frame", (m, m))
+        kept = K if block.direct or not model._orthonormal else 0
+        block.open_Z, block.open_rows = fields.array("Z", (kept, m)), fields.array("rows", (pending, m))
+        block.open_frame = fields.array("frame", (0, 0) if block.direct else (m, m))
         block._source = block._frame = None
+        block.drift, block._known = fields.number("drift", 0.0), block.known()
+        if isinstance(model, IPCA):
+            model._S, model._N = fields.array("S", (K, K)), fields.array("N", (K, K))
+            model._P, model._T = fields.array("P", (pending, K)), fields.array("T", (pending, m))
+            model._delta, model._since_restore = fields.number("delta", -1.0), fields.count("since_restore")
         block._trust, block._negligible = 10.0 * eps**0.5, 4.0 * eps
     block.loaded = block.X = None
     block.n = fields.count("open", 0, pending - 1)
@@ -183,7 +202,7 @@ def _set_running(model: Any, fields: Fields) -> None:
 def _bare(kind: type[Block], stack: Array, K: int, D: int, pending: int) -> Any:
     block: Any = kind.__new__(kind)
     block.stack, block.K, block.D, block.pending = stack, K, D, pending
-    block._products = np.zeros(K + pending, dtype=stack.dtype)
+    block.zero = stack.dtype.type(0)
     return block
 
 

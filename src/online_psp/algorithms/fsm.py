@@ -30,8 +30,9 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, check_start
-from online_psp.algorithms._similarity import SimilarityMatching, inverse, trace_of
-from online_psp.types import Floats, Rate
+from online_psp.algorithms._similarity import SimilarityMatching, fade, inverse, open_input, trace_of
+from online_psp.blocks import GramBlock
+from online_psp.types import Array, Floats, Rate
 
 _CHUNK = 32
 
@@ -152,6 +153,45 @@ def recur(
     return a
 
 
+@kernel
+def recur_open(
+    stack: Array, K: int, n: int, zero: float, alpha: float, beta: float, a: float, w: Floats, betas: Floats, Y: Floats, Minv: Floats
+) -> float:
+    """Sample n of an open block, which is row K + n of the stack: `recur` for one sample, with the inner products taken on the way.
+
+    Parameters
+    ----------
+    stack : (K + pending, D)
+    zero : float
+        Of the precision of the stack.
+    alpha, beta : float
+    a, w, betas, Y, Minv
+        As in `recur`.
+
+    Returns
+    -------
+    float
+        The new `a`; −1, and nothing is changed, where the sample is not finite.
+    """
+    y, z = Y[n], np.empty(K)
+    if not open_input(stack, K, n, zero, a, w, Y, z):
+        return -1.0
+    np.dot(Minv, z, y)
+    np.dot(Minv, y, z)
+    keep = 1.0 - beta
+    zy = 0.0
+    for k in range(K):
+        z[k] /= keep
+        zy += z[k] * y[k]
+    kappa = beta / (1.0 + beta * zy)
+    for i in range(K):
+        c = kappa * z[i]
+        for j in range(K):
+            Minv[i, j] = Minv[i, j] / keep - c * z[j]
+    betas[n] = beta
+    return fade(n, alpha, a, w)
+
+
 class FSM(SimilarityMatching):
     """Fast Similarity Matching: the top-K principal subspace of a stream, O(DK) a sample.
 
@@ -212,6 +252,9 @@ class FSM(SimilarityMatching):
 
     def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._Minv)
+
+    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
+        return recur_open(block.stack, self.K, block.n, block.zero, alpha, beta, a, self._w, self._steps[1], self._Y, self._Minv)
 
     def _restore(self) -> None:
         self._Minv = inverse(self._M)

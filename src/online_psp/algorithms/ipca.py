@@ -11,27 +11,33 @@ For sample ``x_t``::
 ==  =====  ==============================
 U   (D,K)  orthonormal components
 Σ²  (K,)   variances along them
-y   (K,)   output, in the old components
+y   (K,)   coordinates in the old components
 ==  =====  ==============================
 
 Start: ``U = Q``, the thin QR basis of the first K samples, and ``Σ² = 0``. Step sizes ``α_t = 1/(t + 1)``.
 
 Departure from the paper: where the residual vanishes, ``sqrt(α_t) ‖r‖ < 1e-7 ‖x‖``, the step stays in the K×K problem, because
-augmenting with a zero direction loses a column of U among the ties. The small eigenproblem is a diagonal matrix plus a rank-one term, and
-is solved as that.
+augmenting with a zero direction loses a column of U among the ties.
+
+What is kept is the published iterate, the rank-K matrix ``U diag(Σ²) Uᵀ``, as ``B S Bᵀ`` with an orthonormal basis B and a symmetric S that
+need not be diagonal. Then a step has to find only the one eigenvector that is dropped, which costs O(K²) and not O(K³); U and Σ² are
+the eigenpairs of S, found when somebody asks. Outputs are coordinates in B, which turns as little as it can from sample to sample: their
+lengths, and the points that they stand for, are those of the published outputs.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import eigh
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.algorithms._secular import deflate, secular_eigh
+from online_psp.algorithms._smallest import smallest, turn_inverse
 from online_psp.blocks import FrameBlock
 from online_psp.types import Array, Floats, Rate
 
@@ -71,63 +77,152 @@ def reference_basis(state: IPCAState) -> Floats:
 
 
 @kernel
-def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Floats, sigma2: Floats, Y: Floats) -> None:
+def _project(x: Floats, Z: Floats, plain: bool, P: Floats, T: Floats, s: int, y: Floats, r: Floats) -> None:
+    """``y += B x`` and ``r = x − Bᵀ B x`` for the basis ``B = Z − Σ_{j<s} p_j t_jᵀ``, in coordinates; Z stands for [I 0] if `plain`."""
+    K, width = P.shape[1], x.shape[0]
+    y_new, through = np.zeros(K), np.zeros(s)
+    if plain:
+        for k in range(K):
+            y_new[k] = x[k]
+    else:
+        for k in range(K):
+            total = 0.0
+            for c in range(width):
+                total += Z[k, c] * x[c]
+            y_new[k] = total
+    for j in range(s):
+        total = 0.0
+        for c in range(width):
+            total += T[j, c] * x[c]
+        for k in range(K):
+            y_new[k] -= total * P[j, k]
+    for j in range(s):
+        total = 0.0
+        for k in range(K):
+            total += P[j, k] * y_new[k]
+        through[j] = total
+    for c in range(width):
+        r[c] = x[c]
+    if plain:
+        for k in range(K):
+            r[k] -= y_new[k]
+    else:
+        for k in range(K):
+            for c in range(width):
+                r[c] -= y_new[k] * Z[k, c]
+    for j in range(s):
+        for c in range(width):
+            r[c] += through[j] * T[j, c]
+    for k in range(K):
+        y[k] += y_new[k]
+
+
+@kernel
+def recur(
+    rows: Floats,
+    grow: int,
+    alphas: Floats,
+    first: int,
+    last: int,
+    Z: Floats,
+    plain: bool,
+    P: Floats,
+    T: Floats,
+    S: Floats,
+    N: Floats,
+    delta: float,
+    Y: Floats,
+) -> float:
     """Samples `first` … `last`−1, in orthonormal coordinates of the block.
+
+    The subspace has the orthonormal basis ``B = Z − Pᵀ T`` and the covariance S in it. A sample with something outside adds a direction,
+    and the eigenvector v = [p; l] of the smallest eigenvalue λ of the problem of size K+1 goes. A Householder reflection turns v into the
+    last unit vector. With g = 1 + l that changes the basis by ``−p (Bᵀp/g + r/ρ)ᵀ``, S to ``(1−α) S + α q qᵀ − λ/g² p pᵀ`` with
+    q = y − ρ/g p, and N in the same way. All of it costs O(K²).
 
     Parameters
     ----------
     rows : (n, m)
         Coordinates of the samples; those of sample s end at ``grow + s + 1``.
     alphas : (n,)
-    Z, sigma2 : (K, m), (K,)
-        Components and variances, ascending; changed in place.
+    Z : (K, m)
+        The basis at the start of the block; not read if it is `plain`, the first K coordinate vectors.
+    P, T : (n, K), (n, m)
+        What the basis has moved by since; zero from sample `first` on.
+    S, N, delta : (K, K), (K, K), float
+        The covariance, and ``(S + δI)⁻¹``; both are changed in place, the new δ is returned. A negative δ says that N is not made yet.
     Y : (last − first, K)
-        Outputs.
+        Outputs: coordinates in the basis before the sample.
     """
-    K, m = Z.shape
+    K, m = P.shape[1], rows.shape[1]
+    Ny, v = np.empty(K), np.empty(K + 1)
     for s in range(first, last):
         alpha = alphas[s]
+        keep = 1.0 - alpha
         width = min(m, grow + s + 1)
-        x = rows[s, :width].copy()
-        y = Y[s - first]
-        norm2 = 0.0
+        x, y, r = rows[s, :width], Y[s - first], np.empty(width)
+        y[:] = 0.0
+        _project(x, Z, plain, P, T, s, y, r)
+        norm2, rho2 = 0.0, 0.0
         for c in range(width):
             norm2 += x[c] * x[c]
-        work = np.empty((K + 1, width))
-        d, z, active = np.empty(K + 1), np.empty(K + 1), np.empty(K + 1)
-        for k in range(K):
-            work[k + 1] = Z[k, :width]
-        y[:] = np.dot(work[1:], x)
-        x -= np.dot(y, work[1:])
-        again = np.dot(work[1:], x)  # once more: a small residual must still be orthogonal
-        x -= np.dot(again, work[1:])
-        y += again
-        residual2 = 0.0
-        for c in range(width):
-            residual2 += x[c] * x[c]
-        residual = np.sqrt(residual2)
-        lowest = 1
-        if np.sqrt(alpha) * residual > _NO_RESIDUAL * np.sqrt(norm2):
-            lowest = 0
-            d[0], z[0] = 0.0, residual
+            rho2 += r[c] * r[c]
+        if rho2 < 0.25 * norm2:  # once more: a small residual must still be orthogonal
+            _project(r.copy(), Z, plain, P, T, s, y, r)
+            rho2 = 0.0
             for c in range(width):
-                work[0, c] = x[c] / residual
+                rho2 += r[c] * r[c]
+        if alpha == 0.0:
+            continue
+        rho = np.sqrt(rho2)
+        if np.sqrt(alpha) * rho <= _NO_RESIDUAL * np.sqrt(norm2):
+            if delta >= 0.0:
+                np.dot(N, y, Ny)
+                beta = 1.0 / alpha + np.dot(y, Ny) / keep
+                if beta > 0.0:
+                    for i in range(K):
+                        c = Ny[i] / (keep * keep * beta)
+                        for j in range(K):
+                            N[i, j] = N[i, j] / keep - c * Ny[j]
+                    delta *= keep
+                else:
+                    delta = -1.0
+            for i in range(K):
+                c = alpha * y[i]
+                for j in range(K):
+                    S[i, j] = keep * S[i, j] + c * y[j]
+            continue
+        value, delta = smallest(S, N, Ny, y, rho, alpha, delta, v)
+        value = max(value, 0.0)
+        p, g = v[:K], 1.0 + v[K]
+        for c in range(width):
+            T[s, c] = r[c] / rho
+        if plain:
+            for k in range(K):
+                T[s, k] += p[k] / g
+        else:
+            for k in range(K):
+                for c in range(width):
+                    T[s, c] += p[k] / g * Z[k, c]
+        for j in range(s):
+            total = 0.0
+            for k in range(K):
+                total += P[j, k] * p[k]
+            for c in range(width):
+                T[s, c] -= total / g * T[j, c]
         for k in range(K):
-            d[k + 1], z[k + 1] = (1.0 - alpha) * sigma2[k], y[k]
-        d, z, active, work = d[lowest:], z[lowest:], active[lowest:], work[lowest:]
-        count = deflate(d, z, alpha, work, active)
-        if count > 0:
-            chosen = np.flatnonzero(active)
-            values, vectors = secular_eigh(d[chosen], z[chosen], alpha)
-            turned = np.dot(vectors, work[chosen])
-            for i in range(count):
-                d[chosen[i]] = values[i]
-                work[chosen[i]] = turned[i]
-        order = np.argsort(d)
-        for k in range(K):
-            at = order[k + 1 - lowest]
-            sigma2[k] = max(d[at], 0.0)
-            Z[k, :width] = work[at]
+            P[s, k] = p[k]
+        if value > delta:
+            turn_inverse(N, Ny, y, rho, alpha, delta, value, v)
+            delta *= keep
+        else:  # S was singular
+            delta = -1.0
+        down = value / (g * g)
+        for i in range(K):
+            up = alpha * (y[i] - rho / g * p[i])
+            for j in range(K):
+                S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
+    return delta
 
 
 class IPCA(FrameAlgorithm):
@@ -145,6 +240,7 @@ class IPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1), t from 1; ``1/(t+1)`` by default.
     """
 
+    _cost = FixedCost(call=150e-6, passes=4.0, pairs=6.0)
     _orthonormal = True
 
     def __init__(
@@ -165,14 +261,46 @@ class IPCA(FrameAlgorithm):
         return np.asarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T)
 
     def _begin(self, basis: Array) -> None:
-        order = np.argsort(self._sigma2, kind="stable")  # the recurrence keeps them ascending
-        self._sigma2 = self._sigma2[order]
-        super()._begin(np.ascontiguousarray(basis[order]))
+        super()._begin(basis)
+        self._S: Floats = np.diag(self._sigma2)
+        self._N: Floats = np.zeros((self.K, self.K))
+        self._delta, self._since_restore = -1.0, 0
+        self._P: Floats = np.zeros((0, self.K))
+        self._T: Floats = np.zeros((0, 0))
 
     def _default_rate(self, t: int) -> float:
         return 1.0 / (t + 1.0)
 
     def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
+        if first == 0:
+            self._P, self._T = np.zeros((len(block.rows), self.K)), np.zeros_like(block.rows)
         Y = np.empty((last - first, self.K))
-        recur(block.rows, block.first, alphas, first, last, block.Z, self._sigma2, Y)
-        return Y[:, ::-1]
+        self._delta = recur(
+            block.rows, block.first, alphas, first, last, block.Z, block.plain, self._P, self._T, self._S, self._N, self._delta, Y
+        )
+        self._since_restore += last - first
+        return Y
+
+    def _close(self) -> None:
+        assert self._block is not None
+        self._block.expand_by(self._P, self._T)
+        if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) a sample
+            self._delta, self._since_restore = -1.0, 0
+
+    def get_components(self, orthogonalize: bool = True) -> Any:
+        if orthogonalize or self._block is None:
+            return super().get_components()
+        self._flush()
+        return np.array(self._block.basis.T)  # what outputs are coordinates in
+
+    def _raw_basis(self) -> Array:
+        assert self._block is not None
+        vectors = eigh(self._S)[1][:, ::-1]
+        return np.asarray(vectors.T.astype(self.dtype) @ self._block.basis)
+
+    @property
+    def sigma2(self) -> Floats:
+        if self._block is None:
+            return super().sigma2
+        self._flush()
+        return np.asarray(np.maximum(eigh(self._S, eigvals_only=True)[::-1], 0.0))

@@ -27,8 +27,9 @@ from scipy.linalg import lapack
 
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, check_start
-from online_psp.algorithms._similarity import SimilarityMatching
-from online_psp.types import Floats, Rate
+from online_psp.algorithms._similarity import SimilarityMatching, fade, open_input
+from online_psp.blocks import GramBlock
+from online_psp.types import Array, Floats, Rate
 
 
 class SMState(NamedTuple):
@@ -58,6 +59,35 @@ def reference_basis(state: SMState) -> Floats:
 
 
 @kernel
+def _solve_and_update(y: Floats, beta: float, R: Floats, v: Floats) -> None:
+    """``y ← M⁻¹ y`` and ``M ← (1 − β) M + β y yᵀ`` for ``M = Rᵀ R``; v is work space."""
+    K = R.shape[0]
+    for i in range(K):  # Rᵀ q = W x
+        y[i] /= R[i, i]
+        c = y[i]
+        for k in range(i + 1, K):
+            y[k] -= c * R[i, k]
+    for i in range(K - 1, -1, -1):  # R y = q
+        c = y[i]
+        for k in range(i + 1, K):
+            c -= R[i, k] * y[k]
+        y[i] = c / R[i, i]
+    # Rᵀ R ← (1 − β) Rᵀ R + β y yᵀ by plane rotations
+    keep, root = np.sqrt(1.0 - beta), np.sqrt(beta)
+    for k in range(K):
+        v[k] = root * y[k]
+    for i in range(K):
+        old = keep * R[i, i]
+        radius = np.sqrt(old * old + v[i] * v[i])
+        cosine, sine = old / radius, v[i] / radius
+        R[i, i] = radius
+        for k in range(i + 1, K):
+            upper = keep * R[i, k]
+            R[i, k] = cosine * upper + sine * v[k]
+            v[k] = cosine * v[k] - sine * upper
+
+
+@kernel
 def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats) -> float:
     """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
@@ -71,34 +101,25 @@ def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last:
             c = w[j] * G[s, j]
             for k in range(K):
                 y[k] += c * Y[j, k]
-        for i in range(K):  # Rᵀ q = W x
-            y[i] /= R[i, i]
-            c = y[i]
-            for k in range(i + 1, K):
-                y[k] -= c * R[i, k]
-        for i in range(K - 1, -1, -1):  # R y = q
-            c = y[i]
-            for k in range(i + 1, K):
-                c -= R[i, k] * y[k]
-            y[i] = c / R[i, i]
-        # Rᵀ R ← (1 − β) Rᵀ R + β y yᵀ by plane rotations
-        keep, root = np.sqrt(1.0 - beta), np.sqrt(beta)
-        for k in range(K):
-            v[k] = root * y[k]
-        for i in range(K):
-            old = keep * R[i, i]
-            radius = np.sqrt(old * old + v[i] * v[i])
-            cosine, sine = old / radius, v[i] / radius
-            R[i, i] = radius
-            for k in range(i + 1, K):
-                upper = keep * R[i, k]
-                R[i, k] = cosine * upper + sine * v[k]
-                v[k] = cosine * v[k] - sine * upper
-        a *= 1.0 - alpha
-        for j in range(s):
-            w[j] *= 1.0 - alpha
-        w[s] = alpha
+        _solve_and_update(y, beta, R, v)
+        a = fade(s, alpha, a, w)
     return a
+
+
+@kernel
+def recur_open(
+    stack: Array, K: int, n: int, zero: float, alpha: float, beta: float, a: float, w: Floats, betas: Floats, Y: Floats, R: Floats
+) -> float:
+    """Sample n of an open block; as `fsm.recur_open`."""
+    v = np.empty(K)
+    if not open_input(stack, K, n, zero, a, w, Y, v):
+        return -1.0
+    y = Y[n]
+    for k in range(K):
+        y[k] = v[k]
+    _solve_and_update(y, beta, R, v)
+    betas[n] = beta
+    return fade(n, alpha, a, w)
 
 
 class SM(SimilarityMatching):
@@ -136,6 +157,9 @@ class SM(SimilarityMatching):
 
     def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._R)
+
+    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
+        return recur_open(block.stack, self.K, block.n, block.zero, alpha, beta, a, self._w, self._steps[1], self._Y, self._R)
 
     def _restore(self) -> None:
         factor, failed = lapack.dpotrf(self._M)

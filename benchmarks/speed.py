@@ -1,0 +1,289 @@
+"""Every promise about speed beside what this machine gives: targets, limits, growth, block sizes, threads, start-up.
+
+Floors are those of `benchmarks.engine`: two matrix products for a block, one matrix-vector product for a single sample, both timed here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
+
+from benchmarks.engine import floors, literal_seconds
+from benchmarks.timing import seconds
+from online_psp.algorithms import ALGORITHMS, fsm, sm
+from online_psp.algorithms._similarity import settle
+from online_psp.blocks import scale_and_add
+from online_psp.datasets import SpikedCovariance
+from online_psp.types import Floats
+
+_ROWS = 256
+
+
+class Target(NamedTuple):
+    what: str
+    figure: float
+    relation: str
+    target: float
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.figure <= self.target if self.relation == "≤" else self.figure >= self.target
+
+
+def draw(D: int, K: int, n: int) -> Floats:
+    return SpikedCovariance(D, min(K, 32), 0.01, seed=0).draw(n)
+
+
+def running(name: str, X: Floats, K: int, **options: Any) -> Any:
+    """A model that has started."""
+    model: Any = ALGORITHMS[name](K, X.shape[1], **options)
+    model.fit_block(X[: K + 64])
+    return model
+
+
+def block_seconds(model: Any, X: Floats, repeats: int = 5) -> float:
+    """A sample of `fit_block`, on rows that are new each time as far as there are any."""
+    starts = itertools.cycle(range(0, max(len(X) - _ROWS, 0) + 1, _ROWS))
+
+    def some() -> None:
+        start = next(starts)
+        model.fit_block(X[start : start + _ROWS])
+
+    return seconds(some, repeats) / min(_ROWS, len(X))
+
+
+def next_seconds(model: Any, X: Floats, count: int = 128) -> float:
+    rows = itertools.cycle(X)
+
+    def some() -> None:
+        for x in itertools.islice(rows, count):
+            model.fit_next(x)
+
+    return seconds(some) / count
+
+
+# What was asked for
+
+
+def single_samples() -> Iterator[Target]:
+    X = draw(784, 16, 1024)
+    single = 1e6 * next_seconds(running("fsm", X, 16), X)
+    floor = floors(X, 16)[1]
+    yield Target(f"FSM.fit_next at D=784, K=16 ({single / floor:.1f} floors)", single, "≤", 8.0, " µs")
+    for D, K in [(8192, 64), (32768, 64), (8192, 256), (32768, 256)]:
+        X = draw(D, K, max(2 * K, 384))
+        yield Target(f"FSM.fit_next / floor at D={D}, K={K}", 1e6 * next_seconds(running("fsm", X, K), X) / floors(X, K)[1], "≤", 2.0)
+
+
+def blocks() -> Iterator[Target]:
+    for K, target in [(64, 2.0), (128, 1.5), (256, 1.5), (512, 1.5)]:
+        X = draw(8192, K, 1024)
+        yield Target(f"FSM.fit_block / floor at D=8192, K={K}", 1e6 * block_seconds(running("fsm", X, K), X) / floors(X, K)[0], "≤", target)
+
+
+def against_literal() -> Iterator[Target]:
+    wanted = [("ipca", 64, 10.0), ("ipca", 256, 10.0), ("ccipca", 64, 15.0), ("ccipca", 256, 15.0)]
+    wanted += [(name, K, least) for K in (1024, 2048) for name, least in (("fsm", 12.0), ("ipca", 10.0))]
+    for name, K, least in wanted:
+        X = draw(8192, K, max(1024, 2 * K))
+        literal = literal_seconds(name, X, K, samples=4 if K < 1024 else 1)
+        yield Target(
+            f"{name.upper()}.fit_block against the literal loop at D=8192, K={K}",
+            literal / block_seconds(running(name, X, K), X),
+            "≥",
+            least,
+        )
+
+
+def lateral_solve() -> Iterator[Target]:
+    """SM's O(K²) step against LAPACK's factor-and-solve with M."""
+    n = 64
+    for K in (256, 1024, 2048):
+        rng = np.random.default_rng(0)
+        M = np.cov(rng.standard_normal((K, 4 * K)))
+        P, G, rates, b = rng.standard_normal((n, K)), np.eye(n), np.full(n, 1e-3), rng.standard_normal(K)
+        w, Y, R = np.zeros(n), np.zeros((n, K)), np.ascontiguousarray(cho_factor(M)[0])
+        ours = seconds(partial(sm.recur, P, G, rates, rates, 0, n, 1.0, w, Y, R), 3) / n
+        yield Target(f"SM's lateral step / LAPACK's solve at K={K}", ours / seconds(partial(_solve, M, b), 3), "≤", 1.0)
+
+
+def _solve(M: Floats, b: Floats) -> None:
+    cho_solve(cho_factor(M), b)
+
+
+def precision() -> Iterator[Target]:
+    X = draw(8192, 256, 1024)
+    single: Any = X.astype(np.float32)
+    ratio = block_seconds(running("fsm", X, 256), X) / block_seconds(running("fsm", single, 256, dtype=np.float32), single)
+    yield Target("FSM.fit_block, float32 against float64 at D=8192, K=256", ratio, "≥", 1.6)
+
+
+def threads() -> Iterator[Target]:
+    """One thread against all there are; called without a limit on them."""
+    cores = len(os.sched_getaffinity(0))
+
+    def ratio(call: Callable[[], float]) -> float:
+        """Alternating, because other work comes and goes."""
+        found = []
+        for _ in range(3):
+            with threadpool_limits(1):
+                one = call()
+            with threadpool_limits(cores):
+                found.append(one / call())
+        return statistics.median(found)
+
+    X = draw(32768, 256, 768)
+    model = running("fsm", X, 256)
+    yield Target(f"FSM.fit_block at D=32768, K=256, {cores} threads against one", ratio(partial(block_seconds, model, X, 3)), "≥", 1.6)
+    for D, K in [(64, 8), (784, 16), (1024, 64), (8192, 64)]:
+        X = draw(D, K, 1024)
+        for name in ALGORITHMS:
+            learner = running(name, X, K)
+            for what, measure in (("fit_block", block_seconds), ("fit_next", next_seconds)):
+                slower = 1.0 / ratio(partial(measure, learner, X))
+                yield Target(f"{name.upper()}.{what} at D={D}, K={K}, {cores} threads / one", slower, "≤", 1.1)
+
+
+def start_up() -> Iterator[Target]:
+    def process(code: str, cache: str | None = None) -> float:
+        environment = os.environ | ({"NUMBA_CACHE_DIR": cache} if cache else {})
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+        return time.perf_counter() - start
+
+    def median(code: str, cache: str | None = None) -> float:
+        return statistics.median(process(code, cache) for _ in range(5))
+
+    base, ours = median("import sklearn.decomposition"), median("import online_psp, sklearn.decomposition")
+    yield Target("import online_psp, more than sklearn.decomposition", ours - base, "≤", 0.5, " s")
+    imports = "import numpy, sklearn.decomposition; from online_psp import OnlinePCA"
+    code = imports + "; X = numpy.random.default_rng(0).standard_normal((500, 100)); OnlinePCA(4).fit(X)"
+    with tempfile.TemporaryDirectory() as cache:
+        first = process(code, cache)
+        yield Target("first fit of OnlinePCA after installing, compiling included", first - median(imports), "≤", 10.0, " s")
+        yield Target("first fit in a later process, imports apart", median(code, cache) - median(imports), "≤", 1.0, " s")
+        yield Target("the same with imports", median(code, cache), "≤", 3.0, " s")
+
+
+# Where the time goes
+
+
+def limits(D: int, K: int) -> tuple[float, dict[str, float]]:
+    """Microseconds of a sample of FSM.fit_block, and shares of it."""
+    X = draw(D, K, max(1024, 2 * K))
+    model = running("fsm", X, K)
+    total = block_seconds(model, X)
+    n, block = model.block_rows, model._block
+    rows, basis = np.ascontiguousarray(X[:n]), block.basis.copy()
+    P, G, rates = rows @ basis.T, rows @ rows.T, np.full(n, 1e-4)
+    w, Y, Minv, M, C = np.zeros(n), np.zeros((n, K)), model._Minv.copy(), model._M.copy(), np.empty((K, n))
+    parts = {
+        "X Bᵀ": seconds(lambda: rows @ basis.T) / n,
+        "X Xᵀ": seconds(lambda: rows @ rows.T) / n,
+        "a B + C X": seconds(lambda: scale_and_add(basis, 0.999, C, rows)) / n,
+        "recurrence": seconds(lambda: fsm.recur(P, G, rates, rates, 0, n, 1.0, w, Y, Minv)) / n,
+        "M, M⁻¹": seconds(lambda: settle(Y, w, rates, M, C)) / n + seconds(model._restore) / max(256, 4 * K),
+        "check": seconds(lambda: model._check_rows(X)) / len(X),
+    }
+    shares = {name: part / total for name, part in parts.items()}
+    return 1e6 * total, shares | {"Python": max(0.0, 1.0 - sum(shares.values()))}
+
+
+def slope(sizes: list[int], times: list[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def growth() -> Iterator[tuple[str, str, float]]:
+    """What varies, where, and the exponent of the time a sample of `fit_block` (for N: of the whole)."""
+    for name in ALGORITHMS:
+        sizes = [2048, 4096, 8192, 16384, 32768]
+        times = [block_seconds(running(name, X, 64), X) for X in (draw(D, 64, 768) for D in sizes)]
+        yield f"{name.upper()} in D", "2048 … 32768, K=64", slope(sizes, times)
+        sizes = [64, 128, 256, 512, 1024]
+        times = [block_seconds(running(name, X, K), X, 3) for K, X in ((K, draw(8192, K, max(1024, 2 * K))) for K in sizes)]
+        yield f"{name.upper()} in K", "64 … 1024, D=8192", slope(sizes, times)
+    X = draw(1024, 64, 32768)
+    sizes = [2048, 8192, 32768]
+    times = [seconds(partial(running("fsm", X, 64).fit_block, X[:N]), 3) for N in sizes]
+    yield "FSM in N", "2048 … 32768, D=1024, K=64", slope(sizes, times)
+
+
+def block_sizes() -> Iterator[tuple[str, int, int, int, float]]:
+    """Algorithm and size; the model's number of rows, the best of several, and what the model's costs more than that."""
+    tried = [8, 16, 24, 32, 48, 64, 96, 128, 192, 256]
+    for name, (D, K) in itertools.product(("fsm", "ipca", "ccipca"), [(784, 16), (1024, 64), (8192, 64), (8192, 256)]):
+        X = draw(D, K, max(1024, 2 * K))
+        for what, measure, own, sizes in (
+            ("fit_next", next_seconds, running(name, X, K).open_rows, tried[:6]),
+            ("fit_block", block_seconds, running(name, X, K).block_rows, tried[3:]),
+        ):
+            times = {n: measure(running(name, X, K, block_size=n), X) for n in sorted({*sizes, own})}
+            best = min(times, key=times.__getitem__)
+            yield f"{name.upper()}.{what} at D={D}, K={K}", own, best, len(times), times[own] / times[best]
+
+
+def main() -> list[Target]:
+    console = Console(width=150)
+    found: list[Target] = []
+    with Progress(console=console) as progress, threadpool_limits(1):
+        groups = [start_up, single_samples, blocks, against_literal, lateral_solve, precision]
+        task = progress.add_task("speed", total=len(groups) + 4)
+        for group in groups:
+            progress.update(task, description=group.__name__)
+            found += group()
+            progress.advance(task)
+        progress.update(task, description="limits")
+        limited = [((D, K), *limits(D, K)) for D, K in [(784, 16), (1024, 64), (8192, 64), (8192, 256), (8192, 1024), (32768, 256)]]
+        progress.update(task, advance=1, description="growth")
+        grown = list(growth())
+        progress.update(task, advance=1, description="block sizes")
+        sized = list(block_sizes())
+    with Progress(console=console) as progress:
+        progress.add_task("threads", total=None)
+        found += threads()
+
+    table = Table(title="targets, one thread unless it says otherwise")
+    for column in ("what", "measured", "target", ""):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for each in found:
+        mark = "met" if each.met else "[bold]missed[/bold]"
+        table.add_row(each.what, f"{each.figure:.2f}{each.unit}", f"{each.relation} {each.target:g}{each.unit}", mark)
+    console.print(table)
+
+    table = Table(title="where a sample of FSM.fit_block goes")
+    for column in ("D", "K", "µs", *limited[0][2]):
+        table.add_column(column, justify="right")
+    for (D, K), total, shares in limited:
+        table.add_row(str(D), str(K), f"{total:.1f}", *(f"{share:.0%}" for share in shares.values()))
+    console.print(table)
+
+    table = Table(title="growth of the time per sample of fit_block", caption="exponents of a straight line in log-log")
+    for column in ("what", "over", "exponent"):
+        table.add_column(column, justify="right")
+    for what, where, exponent in grown:
+        table.add_row(what, where, f"{exponent:.2f}")
+    console.print(table)
+
+    table = Table(title="the model of block sizes", caption="loss: how much slower the model's size is than the best of those tried")
+    for column in ("what", "model", "best", "loss"):
+        table.add_column(column, justify="right")
+    for what, own, best, _, loss in sized:
+        table.add_row(what, str(own), str(best), f"{loss - 1:.0%}")
+    console.print(table)
+    return found

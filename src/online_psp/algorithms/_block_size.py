@@ -1,0 +1,57 @@
+"""How many samples to take at a time, from a model of what they cost; ``python -m benchmarks blocks`` measures how good it is.
+
+A block has a fixed cost F, whatever its size: calls, passes over the basis, for some algorithms products of K² with the basis. What grows
+with its size n is, per sample, what its samples have to do with each other: n/2 inner products with earlier ones, each at p. Then
+``F/n + n p`` is least at ``n = sqrt(F/p)``. The optimum is flat: a machine that differs from these constants by a factor of two loses a
+few per cent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+_FLOPS = 30e9  # matrix products, one core
+_NEAR = 40e9  # bytes a second from the caches
+_FAR = 20e9  # bytes a second from memory
+_NEAR_BYTES = 1 << 24
+_PACKING = 3.0  # a pass inside a matrix product costs this much more: the library reorders what it multiplies
+_LOOPS = 5e9  # multiplications and additions a second in compiled loops
+
+
+class FixedCost(NamedTuple):
+    """What a block costs whatever its size.
+
+    Attributes
+    ----------
+    call : float
+        Seconds of interpreter and call overhead.
+    passes : float
+        Reads and writes of the whole basis.
+    turns : float
+        Products of a K×K matrix with the basis.
+    pairs : float
+        Compiled operations for every pair of samples, in units of K.
+    """
+
+    call: float
+    passes: float
+    turns: float = 0.0
+    pairs: float = 0.0
+
+    def seconds(self, D: int, K: int, packing: float = 1.0) -> float:
+        return self.call + packing * self.passes * 8 * D * K / _bandwidth(D, K) + self.turns * 2 * D * K * K / _FLOPS
+
+    def block_rows(self, D: int, K: int) -> int:
+        """Rows for `fit_block`: samples meet each other in a matrix product, of which half is needed."""
+        pair = D / _FLOPS + self.pairs * K / _LOOPS
+        return int(min(max(math.sqrt(self.seconds(D, K, _PACKING) / pair), 32), 256))
+
+    def open_rows(self, D: int, K: int) -> int:
+        """Samples that `fit_next` gathers: every pending one is a row more to read."""
+        pair = 4 * D / _bandwidth(D, K) + self.pairs * K / _LOOPS
+        return int(min(max(math.sqrt(self.seconds(D, K) / pair), 8), 64))
+
+
+def _bandwidth(D: int, K: int) -> float:
+    return _NEAR if 8 * D * K <= _NEAR_BYTES else _FAR

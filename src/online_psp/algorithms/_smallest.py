@@ -1,0 +1,244 @@
+"""The smallest eigenpair of a bordered matrix whose inverse is nearly known: the step inside IPCA, in a few products with a K×K matrix.
+
+IPCA needs one eigenvector of ``T = keep diag(S, 0) + α w wᵀ``, w = [y; ρ], keep = 1 − α: the one to be dropped. With ``N = (S + δI)⁻¹``
+at hand, ``T + keep δ I`` has the same eigenvectors, and its inverse is applied by the Sherman–Morrison rule for one product with N. So the
+pair is the *largest* one of that inverse, and Lanczos' method finds it in a few steps, because what a sample adds outside the subspace is
+small next to what the subspace holds. The pair is then checked against T itself, and mended where N has drifted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from online_psp._numba import kernel
+from online_psp.types import Floats
+
+_EPS = float(np.finfo(np.float64).eps)
+_MOST_STEPS = 32
+_MOST_REPAIRS = 4
+
+
+@kernel
+def invert_shifted(S: Floats, size: float, N: Floats) -> float:
+    """``N = (S + δI)⁻¹``; returns δ, which is nothing next to `size`, the trace of T, and enough for an S that is singular."""
+    K = S.shape[0]
+    delta = 4.0 * _EPS * size
+    shifted = S.copy()
+    for k in range(K):
+        shifted[k, k] += delta
+    N[:] = np.linalg.inv(shifted)
+    for i in range(K):
+        for j in range(i):
+            middle = 0.5 * (N[i, j] + N[j, i])
+            N[i, j] = middle
+            N[j, i] = middle
+    return delta
+
+
+@kernel
+def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, out: Floats) -> None:
+    """``out = (T + keep δ I)⁻¹ g`` for g of length K+1."""
+    K = N.shape[0]
+    np.dot(N, g[:K], out[:K])
+    along = 0.0
+    for k in range(K):
+        along += Ny[k] * g[k]
+    scale = keep * delta * beta + rho * rho
+    share = (delta * along + rho * g[K]) / scale
+    for k in range(K):
+        out[k] = (out[k] - share * Ny[k]) / keep
+    out[K] = (beta * g[K] - rho * along / keep) / scale
+
+
+@kernel
+def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
+    """The largest eigenvalue of the tridiagonal matrix with diagonal a[:n] and off-diagonal b[:n−1]; its vector goes to s[:n].
+
+    Newton's method on the last pivot of ``θI − A``, from above, where it is monotone.
+    """
+    if n == 1:
+        s[0] = 1.0
+        return float(a[0])
+    theta = 0.0
+    for i in range(n):
+        radius = (abs(b[i - 1]) if i > 0 else 0.0) + (abs(b[i]) if i < n - 1 else 0.0)
+        theta = max(theta, a[i] + radius)
+    for _ in range(100):
+        pivot, slope = theta - a[0], 1.0
+        logarithmic = slope / pivot  # the derivative of log det
+        for i in range(1, n):
+            square = b[i - 1] * b[i - 1]
+            slope = 1.0 + square * slope / (pivot * pivot)
+            pivot = theta - a[i] - square / pivot
+            logarithmic += slope / pivot
+        step = 1.0 / logarithmic
+        if not step > 2.0 * _EPS * theta:
+            break
+        theta -= step
+    s[n - 1] = 1.0
+    s[n - 2] = (theta - a[n - 1]) / b[n - 2]
+    for i in range(n - 2, 0, -1):
+        s[i - 1] = ((theta - a[i]) * s[i] - b[i] * s[i + 1]) / b[i - 1]
+    norm = 0.0
+    for i in range(n):
+        norm += s[i] * s[i]
+    norm = np.sqrt(norm)
+    for i in range(n):
+        s[i] /= norm
+    return float(theta)
+
+
+@kernel
+def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, v: Floats) -> None:
+    """Leave in v the vector of the largest eigenvalue of the inverse, as far as a few steps get it."""
+    K = N.shape[0]
+    most = min(_MOST_STEPS, K + 1)
+    V, w = np.empty((most, K + 1)), np.empty(K + 1)
+    a, b, s = np.empty(most), np.empty(most), np.empty(most)
+    # Most of the answer lies in the inverse times the last unit vector; a little of everything keeps it from being an eigenvector itself,
+    # but not the one that is asked for, as on data that is aligned with the axes.
+    start = V[0]
+    for k in range(K):
+        start[k] = -rho * Ny[k] / keep
+    start[K] = beta
+    start /= np.sqrt(np.dot(start, start))
+    for k in range(K + 1):
+        start[k] += 0.01 * np.cos(1.7 * k * k + 0.3) / np.sqrt(K + 1.0)
+    start /= np.sqrt(np.dot(start, start))
+    steps = 0
+    for j in range(most):
+        _apply(V[j], N, Ny, keep, delta, rho, beta, w)
+        a[j] = 0.0
+        for _ in range(2):
+            for i in range(j, -1, -1):
+                c = 0.0
+                for k in range(K + 1):
+                    c += V[i, k] * w[k]
+                for k in range(K + 1):
+                    w[k] -= c * V[i, k]
+                if i == j:
+                    a[j] += c
+        square = 0.0
+        for k in range(K + 1):
+            square += w[k] * w[k]
+        b[j] = np.sqrt(square)
+        steps = j + 1
+        theta = _top_of_tridiagonal(a, b, steps, s)
+        if j + 1 == most or b[j] <= _EPS * theta or b[j] * abs(s[j]) <= _EPS * theta:
+            break
+        for k in range(K + 1):
+            V[j + 1, k] = w[k] / b[j]
+    for k in range(K + 1):
+        v[k] = 0.0
+    for i in range(steps):
+        for k in range(K + 1):
+            v[k] += s[i] * V[i, k]
+
+
+@kernel
+def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, r: Floats) -> tuple[float, float]:
+    """Scale v to length one and leave ``T v − λ v`` in r; returns λ and the length of r."""
+    K = S.shape[0]
+    v /= np.sqrt(np.dot(v, v))
+    np.dot(S, v[:K], r[:K])
+    along = rho * v[K]
+    for k in range(K):
+        along += y[k] * v[k]
+    value = 0.0
+    for k in range(K):
+        r[k] = keep * r[k] + alpha * along * y[k]
+        value += v[k] * r[k]
+    r[K] = alpha * along * rho
+    value += float(v[K] * r[K])
+    square = 0.0
+    for k in range(K + 1):
+        r[k] -= value * v[k]
+        square += r[k] * r[k]
+    return value, np.sqrt(square)
+
+
+@kernel
+def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Floats:
+    """The same from LAPACK."""
+    K = S.shape[0]
+    T = np.empty((K + 1, K + 1))
+    for i in range(K):
+        for j in range(K):
+            T[i, j] = keep * S[i, j] + alpha * y[i] * y[j]
+        T[i, K] = alpha * rho * y[i]
+        T[K, i] = T[i, K]
+    T[K, K] = alpha * rho * rho
+    return np.linalg.eigh(T)[1][:, 0].copy()
+
+
+@kernel
+def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, v: Floats) -> tuple[float, float]:
+    """The smallest eigenpair of T.
+
+    Parameters
+    ----------
+    S, N : (K, K)
+        N is made anew from S where it turns out to have drifted too far.
+    Ny : (K,)
+        ``N y``, brought up to date with N.
+    y, rho, alpha : (K,), float, float
+        The sample in the subspace, what is left of its length outside, and its step size.
+    delta : float
+        The shift inside N; negative where N is not made yet.
+    v : (K+1,), filled
+        Unit length, the last entry not negative.
+
+    Returns
+    -------
+    value, delta : float
+    """
+    K = S.shape[0]
+    keep = 1.0 - alpha
+    trace = alpha * rho * rho
+    for k in range(K):
+        trace += keep * S[k, k] + alpha * y[k] * y[k]
+    enough = 8.0 * _EPS * trace
+    r, correction = np.empty(K + 1), np.empty(K + 1)
+    value, fresh = 0.0, False
+    if delta < 0.0:
+        delta, fresh = invert_shifted(S, trace, N), True
+    while True:
+        np.dot(N, y, Ny)
+        beta = 1.0 / alpha + np.dot(y, Ny) / keep
+        if beta > 0.0:  # otherwise N has lost its definiteness
+            _lanczos(N, Ny, keep, delta, rho, beta, v)
+            value, length = _residual(v, S, y, keep, rho, alpha, r)
+            for _ in range(_MOST_REPAIRS):
+                if length <= enough:
+                    break
+                _apply(r, N, Ny, keep, delta, rho, beta, correction)
+                v -= correction
+                value, length = _residual(v, S, y, keep, rho, alpha, r)
+            if length <= enough:
+                break
+        if fresh:
+            v[:] = _dense(S, y, keep, rho, alpha)
+            value, length = _residual(v, S, y, keep, rho, alpha, r)
+            break
+        delta = invert_shifted(S, trace, N)
+        fresh = True
+    if v[K] < 0.0:
+        v *= -1.0
+    return value, delta
+
+
+@kernel
+def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, value: float, v: Floats) -> None:
+    """N after the pair (value, v) has been dropped: the reflection that turns v into the last unit vector, applied to the inverse of T."""
+    K = N.shape[0]
+    keep, g = 1.0 - alpha, 1.0 + v[K]
+    beta = 1.0 / alpha + np.dot(y, Ny) / keep
+    scale = keep * delta * beta + rho * rho
+    inner = delta / (keep * scale)
+    cross = rho / (scale * keep * g)
+    outer = (beta / scale - 1.0 / (value + keep * delta)) / (g * g)
+    for i in range(K):
+        on_Ny = cross * v[i] - inner * Ny[i]
+        on_p = cross * Ny[i] + outer * v[i]
+        for j in range(K):
+            N[i, j] = N[i, j] / keep + on_Ny * Ny[j] + on_p * v[j]
