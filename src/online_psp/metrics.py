@@ -11,7 +11,8 @@ from scipy.linalg import eigh, svdvals
 from online_psp.types import Array, Floats
 
 
-def _orthonormal(U: ArrayLike, name: str) -> Floats:
+def orthonormal(U: ArrayLike, name: str = "U") -> Floats:
+    """An orthonormal basis, (D, K), of the span of the columns of U."""
     basis = np.asarray(U, dtype=np.float64)
     if basis.ndim != 2 or basis.shape[0] < basis.shape[1]:
         raise ValueError(f"{name} must be a basis as columns, shape (D, K) with K ≤ D; got shape {basis.shape}.")
@@ -21,7 +22,7 @@ def _orthonormal(U: ArrayLike, name: str) -> Floats:
 
 
 def _orthonormal_pair(U: ArrayLike, V: ArrayLike) -> tuple[Floats, Floats]:
-    one, two = _orthonormal(U, "U"), _orthonormal(V, "V")
+    one, two = orthonormal(U), orthonormal(V, "V")
     if len(one) != len(two):
         raise ValueError(f"U and V must live in the same space; got {len(one)} and {len(two)} features.")
     return one, two
@@ -48,7 +49,12 @@ def subspace_error(U: ArrayLike, V: ArrayLike) -> float:
     one, two = _orthonormal_pair(U, V)
     if one.shape != two.shape:
         raise ValueError(f"U and V must have the same dimension; got {one.shape[1]} and {two.shape[1]}.")
-    return float(np.sqrt(2.0 / one.shape[1]) * np.linalg.norm(one - two @ (two.T @ one)))
+    return orthonormal_error(one, two)
+
+
+def orthonormal_error(U: Floats, V: Floats) -> float:
+    """`subspace_error` of bases that are known to be orthonormal and of one shape; nothing is checked."""
+    return float(np.sqrt(2.0 / U.shape[1]) * np.linalg.norm(U - V @ (V.T @ U)))
 
 
 def principal_angles(U: ArrayLike, V: ArrayLike) -> Floats:
@@ -81,25 +87,34 @@ def explained_variance_fraction(U: ArrayLike, X: ArrayLike, center: bool = True)
     center : bool
         Subtract the mean of the rows first.
     """
-    basis, rows = _orthonormal(U, "U"), np.asarray(X, dtype=np.float64)
+    basis, rows = orthonormal(U), np.asarray(X, dtype=np.float64)
     if center:
         rows = rows - rows.mean(axis=0)
     total = float(np.sum(rows * rows))
     return float(np.sum((rows @ basis) ** 2)) / total if total > 0 else 1.0
 
 
-def batch_components(X: ArrayLike, K: int) -> Floats:
+def gram_matrix(X: ArrayLike) -> Floats:
+    """The smaller of ``Xᵀ X`` and ``X Xᵀ``."""
+    rows = np.asarray(X, dtype=np.float64)
+    n, D = rows.shape
+    return rows @ rows.T if n < D else rows.T @ rows
+
+
+def batch_components(X: ArrayLike, K: int, gram: Floats | None = None) -> Floats:
     """The top-K eigenvectors of ``Xᵀ X``, (D, K), largest first: what an online algorithm is measured against.
 
-    X is taken as it is, not centred. The smaller of the two Gram matrices is factored.
+    X is taken as it is, not centred. The smaller of the two Gram matrices is factored; pass it where it is known already.
     """
     rows = np.asarray(X, dtype=np.float64)
     n, D = rows.shape
-    if n < D:
-        left = eigh(rows @ rows.T, subset_by_index=(max(0, n - K), n - 1))[1]
-        Q, R = np.linalg.qr(rows.T @ left[:, ::-1])
-        return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
-    return np.asarray(eigh(rows.T @ rows, subset_by_index=(D - K, D - 1))[1][:, ::-1])
+    if gram is None:
+        gram = gram_matrix(rows)
+    top = eigh(gram, subset_by_index=(max(0, len(gram) - K), len(gram) - 1))[1][:, ::-1]
+    if n >= D:
+        return np.asarray(top)
+    Q, R = np.linalg.qr(rows.T @ top)
+    return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 
 
 def standardize(X: ArrayLike) -> Array:

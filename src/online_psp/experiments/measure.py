@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from online_psp.datasets import DataSet, SpikedCovariance, load
 from online_psp.experiments.learners import Builders, build, checked_basis, warm_up
 from online_psp.experiments.records import Experiment, RealData, SpikedData
 from online_psp.experiments.rows import DONE, Row
-from online_psp.metrics import batch_components, explained_variance_fraction, standardize, subspace_error
+from online_psp.metrics import batch_components, gram_matrix, orthonormal, orthonormal_error, standardize
 from online_psp.types import Array, Floats
 
 _CHUNK = 2048
@@ -40,8 +40,8 @@ class Prepared:
         The generator's own subspace.
     probes : (m, D)
         A few rows to reconstruct.
-    span : float
-        The range of the raw numbers, in standardised units.
+    measure_span : callable
+        Gives the range of the raw numbers, in standardised units.
     """
 
     X: Array
@@ -49,7 +49,36 @@ class Prepared:
     V: Floats
     truth: Floats | None
     probes: Array
-    span: float
+    measure_span: Callable[[], float]
+
+    # What bases are measured against, made when first asked for and then kept: there are many bases.
+
+    @cached_property
+    def batch(self) -> Floats:
+        """V, orthonormalised as the bases are that are measured against it."""
+        return orthonormal(self.V, "V")
+
+    @cached_property
+    def population(self) -> Floats:
+        """The truth, likewise."""
+        if self.truth is None:
+            raise ValueError("err_pop needs synthetic data: real data has no known population.")
+        return orthonormal(self.truth, "V")
+
+    @cached_property
+    def explained(self) -> float:
+        """The share of the probes' squares that the batch solution explains."""
+        return _explained(self.batch, self.probes)
+
+    @cached_property
+    def rebuilt(self) -> Floats:
+        """The probes as the batch solution reconstructs them."""
+        return np.asarray((self.probes @ self.V) @ self.V.T)
+
+    @cached_property
+    def span(self) -> float:
+        """The range of the raw numbers, in standardised units."""
+        return self.measure_span()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,32 +89,26 @@ class Outcome:
     arrays: Mapping[str, NDArray[Any]]
 
 
-def _error_to_truth(basis: Array, data: Prepared) -> float:
-    if data.truth is None:
-        raise ValueError("err_pop needs synthetic data: real data has no known population.")
-    return subspace_error(basis, data.truth)
+def _explained(Q: Floats, rows: Array) -> float:
+    total = float(np.sum(rows**2))
+    return float(np.sum((rows @ Q) ** 2)) / total if total > 0 else 1.0
 
 
-def _explained(basis: Array, data: Prepared) -> float:
-    best = explained_variance_fraction(data.V, data.probes, center=False)
-    return explained_variance_fraction(basis, data.probes, center=False) / best
-
-
-def _likeness(basis: Array, data: Prepared) -> float:
+def _likeness(Q: Floats, data: Prepared) -> float:
     """Peak signal-to-noise ratio, in dB, of reconstructions against those of batch PCA."""
-    Q = np.linalg.qr(np.asarray(basis, dtype=np.float64))[0]
-    difference = (data.probes @ Q) @ Q.T - (data.probes @ data.V) @ data.V.T
+    difference = (data.probes @ Q) @ Q.T - data.rebuilt
     return float(20.0 * np.log10(data.span / max(float(np.sqrt(np.mean(difference**2))), 1e-300)))
 
 
-METRICS: Mapping[str, Callable[[Array, Prepared], float]] = MappingProxyType(
+METRICS: Mapping[str, Callable[[Floats, Prepared], float]] = MappingProxyType(
     {
-        "err_batch": lambda basis, data: subspace_error(basis, data.V),
-        "err_pop": _error_to_truth,
-        "explained": _explained,
+        "err_batch": lambda Q, data: orthonormal_error(Q, data.batch),
+        "err_pop": lambda Q, data: orthonormal_error(Q, data.population),
+        "explained": lambda Q, data: _explained(Q, data.probes) / data.explained,
         "psnr": _likeness,
     }
 )
+"""What is measured of an orthonormal basis, (D, K)."""
 
 
 class Workbench:
@@ -108,6 +131,7 @@ class Workbench:
         self.standardized = lru_cache(maxsize=1)(self._standardized)
         self.prepare = lru_cache(maxsize=1)(self._prepare)
         self._reference = lru_cache(maxsize=4)(self._batch_solution)
+        self._gram = lru_cache(maxsize=1)(self._gram_matrix)
 
     def _raw(self, source: str, key: str | None) -> DataSet:
         return self._sources[source] if source in self._sources else load(source, self._data_home, key=key)
@@ -115,20 +139,24 @@ class Workbench:
     def _standardized(self, source: str, key: str | None) -> Array:
         return standardize(self.raw(source, key).X)
 
+    def _gram_matrix(self, source: str, key: str | None) -> Floats:
+        return gram_matrix(self.standardized(source, key))
+
     def _batch_solution(self, data: RealData, K: int, seed: int | None) -> Floats:
         X = self.standardized(data.source, data.key)
-        return batch_components(X if seed is None else X[_order(data, seed)], K)
+        if seed is None:
+            return batch_components(X, K, self._gram(data.source, data.key))
+        return batch_components(X[_order(data, seed)], K)
 
     def _prepare(self, data: SpikedData | RealData, K: int, seed: int) -> Prepared:
         if isinstance(data, SpikedData):
             model = SpikedCovariance(data.D, data.K, data.rho, seed)
             X = standardize(model.draw(data.N))
-            return Prepared(X, np.arange(data.N), batch_components(X, K), model.U[:, :K], X[:_PROBES], _span(X))
+            return Prepared(X, np.arange(data.N), batch_components(X, K), model.U[:, :K], X[:_PROBES], lambda: _span(X))
         raw, X = self.raw(data.source, data.key), self.standardized(data.source, data.key)
         V = self._reference(data, K, None if data.rows is None else seed)
         chosen = np.sort(np.random.default_rng(0).permutation(data.N)[:_PROBES])
-        span = _span(raw.X) / scale_of(raw.X)
-        return Prepared(X, _order(data, seed), V, None, X[chosen], span)
+        return Prepared(X, _order(data, seed), V, None, X[chosen], lambda: _span(raw.X) / scale_of(raw.X))
 
     def run(self, record: Experiment) -> Outcome:
         """Run an experiment to its end; the algorithms of others may fail, and that is then in the rows."""
@@ -156,10 +184,10 @@ class Workbench:
             seen = t
             if t == record.checkpoints[-1]:
                 learner.finish()
-            basis = checked_basis(learner, curve, K, D)
-            rows += [_row(record, t, metric, METRICS[metric](basis, data)) for metric in record.metrics]
+            Q = orthonormal(checked_basis(learner, curve, K, D))
+            rows += [_row(record, t, metric, METRICS[metric](Q, data)) for metric in record.metrics]
             if pictures is not None:
-                pictures.take(basis)
+                pictures.take(Q)
         rows.append(_row(record, seen, DONE, spent))
         return Outcome(rows, pictures.arrays() if pictures is not None else {})
 
@@ -200,16 +228,15 @@ class _Album:
     def __init__(self, raw: DataSet, data: Prepared, pictured: int, moments: tuple[int, ...]) -> None:
         self._moments, self._mean, self._scale = moments, raw.X.mean(axis=0, dtype=np.float64), scale_of(raw.X)
         self._x = data.X[pictured]
-        self._original, self._batch = raw.X[pictured], self._project(data.V)
+        self._original, self._batch = raw.X[pictured], self._project(data.batch)
         self._taken: list[Floats] = []
 
-    def _project(self, basis: Array) -> Floats:
-        Q = np.linalg.qr(np.asarray(basis, dtype=np.float64))[0]
+    def _project(self, Q: Floats) -> Floats:
         return np.asarray(self._mean + self._scale * (Q @ (Q.T @ self._x)))
 
-    def take(self, basis: Array) -> None:
-        """Add the reconstruction by a basis, (D, K)."""
-        self._taken.append(self._project(basis))
+    def take(self, Q: Floats) -> None:
+        """Add the reconstruction by an orthonormal basis, (D, K)."""
+        self._taken.append(self._project(Q))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """moments (m,), pictures (m, D), batch (D,) and original (D,)."""

@@ -125,10 +125,10 @@ def time_record(record: Timing) -> list[Row]:
     with threadpool_limits(1):
         warm_up(record.algorithm)
         first = one_run(time.perf_counter() + 0.2 * record.budget)
-        # One that took longer than all that is allowed is slow for no lack of warmth: it is the measurement.
-        runs = [first] if first[0] > record.budget else []
         deadline = time.perf_counter() + record.budget
-        while not runs or (len(runs) < record.runs and time.perf_counter() < deadline):
+        # One that took longer than all that is allowed is slow for no lack of warmth: it is the measurement, and the only one.
+        runs = [first if first[0] > record.budget else one_run(deadline)]
+        while len(runs) < record.runs and first[0] <= record.budget and time.perf_counter() < deadline:
             runs.append(one_run(deadline))
     rows = [
         _row(record, run, "seconds_per_sample", seconds / samples, f"{samples} samples")
