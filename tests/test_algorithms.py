@@ -15,7 +15,10 @@ from online_psp.metrics import subspace_error
 from online_psp.types import Floats
 from tests.oracle import COMPILED, NAMES, options, reference_run, sized, spiked
 
-TOLERANCE = {"sm": 1e-9, "ipca": 1e-9, "fsm": 1e-7, "ccipca": 1e-6}
+TOLERANCE = {"sm": 1e-9, "ipca": 1e-9, "fsm": 1e-9, "ccipca": 1e-8}
+# CCIPCA's published start, from variances of 1e-8, blows rounding up: at (200, 20) the literal loop itself is 7e-9 from what it gives in
+# extended precision. Every end of a block rounds, so that many small blocks add a little to that.
+ANY_SPLIT = {"ccipca": 1e-7}
 SIZES = [(12, 3), (60, 5), (200, 20)] if COMPILED else [(12, 3), (40, 5)]
 
 
@@ -81,7 +84,7 @@ def test_any_mix_of_single_samples_and_blocks_is_the_reference(name: str, data: 
         t += min(n, len(X) - t)
         if t >= K:
             error = subspace_error(model.get_components(), truth.bases[t - 1])
-            assert error <= TOLERANCE[name], f"after {t} samples: {error:.1e}"
+            assert error <= ANY_SPLIT.get(name, TOLERANCE[name]), f"after {t} samples: {error:.1e}"
     assert model.t == len(X)
     Y = np.concatenate(outputs)
     assert outputs_differ(name, Y[K - 1 :], truth.outputs[K - 1 :]) <= 1e-6

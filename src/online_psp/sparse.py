@@ -28,8 +28,9 @@ from scipy.sparse import csr_array
 
 from online_psp._csr import gram, products, scatter_add, scatter_squares, scatter_sums
 from online_psp._state import WritableState
-from online_psp.blocks import FrameBlock, GramBlock, over_stack
+from online_psp.blocks import GramBlock
 from online_psp.exact import Scatter
+from online_psp.frames import FrameBlock, over_stack
 from online_psp.types import Array, Floats
 
 _REFRESH = 4  # as many times D non-zero entries pass between two exact computations of W S

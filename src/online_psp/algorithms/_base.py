@@ -17,7 +17,8 @@ from scipy.sparse import issparse
 from online_psp._state import WritableState
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.arrays import ForeignRows, namespace_of
-from online_psp.blocks import Block, forward_substitute, row_squares, sum_of_squares
+from online_psp.blocks import Block, row_squares, sum_of_squares
+from online_psp.frames import forward_substitute
 from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 

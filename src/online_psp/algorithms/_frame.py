@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.algorithms._block_size import FixedCost
-from online_psp.blocks import FrameBlock
+from online_psp.frames import FrameBlock
 from online_psp.sparse import SparseFrameBlock, frame_rows
 from online_psp.types import Array, Floats, Rate
 

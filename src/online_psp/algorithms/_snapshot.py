@@ -17,7 +17,8 @@ from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._similarity import SimilarityMatching
 from online_psp.algorithms.ipca import IPCA
-from online_psp.blocks import Block, FrameBlock, GramBlock
+from online_psp.blocks import Block, GramBlock
+from online_psp.frames import FrameBlock
 from online_psp.model_file import Contents, Fields, ModelFileError
 from online_psp.types import Array, Rate
 

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.blocks import FrameBlock
+from online_psp.frames import FrameBlock
 from online_psp.types import Floats, Rate
 
 

@@ -38,7 +38,7 @@ from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import smallest, turn_inverse
-from online_psp.blocks import FrameBlock
+from online_psp.frames import FrameBlock
 from online_psp.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7

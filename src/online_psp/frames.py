@@ -1,0 +1,304 @@
+"""Blocks in orthonormal coordinates, for algorithms in which the norms of small residuals matter; see `online_psp.blocks`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import lapack, qr, solve_triangular
+
+from online_psp._numba import kernel
+from online_psp.blocks import Block, last_row_products
+from online_psp.types import Array, Floats
+
+_TILE_BYTES = 1 << 20
+_MOST_DRIFT = 4096.0  # 1e-12 in double precision
+
+
+def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
+    """``B ← A S + C X`` with ``S = B`` unless another `source` is given, a tile of columns at a time."""
+    source = B if source is None else source
+    A, C = A.astype(B.dtype, copy=False), C.astype(B.dtype, copy=False)
+    width = max(64, _TILE_BYTES // (B.itemsize * (len(B) + len(X))))
+    for start in range(0, B.shape[1], width):
+        columns = slice(start, start + width)
+        B[:, columns] = A @ source[:, columns] + C @ X[:, columns]
+
+
+@kernel
+def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
+    """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular; its rows up to `first` are those of the identity."""
+    for i in range(first, n):
+        total = b[i]
+        for j in range(i):
+            total -= L[i, j] * b[j]
+        b[i] = total / L[i, i]
+
+
+@kernel
+def _add_to_frame(stack: Array, at: int, zero: float, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
+    """Coordinates of row `at` of the stack in the frame of the rows before it, of which the first `known` are orthonormal themselves.
+
+    Returns
+    -------
+    square, pivot : float
+        ``‖x‖²``, and what is left of it outside that frame.
+    """
+    products = np.empty(at + 1, dtype=stack.dtype)
+    last_row_products(stack, at, zero, products)
+    for i in range(at):
+        coordinates[i] = products[i]
+    forward_substitute(frame, coordinates, at, known)
+    square = float(products[at])
+    pivot = square
+    for i in range(at):
+        pivot -= coordinates[i] * coordinates[i]
+    return square, pivot
+
+
+def over_stack(Z: Floats, frame: Floats) -> Floats:
+    """Coordinates over the stacked rows of what has coordinates Z over their orthonormal frame."""
+    return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
+
+
+class FrameBlock(Block):
+    """Coordinates in an orthonormal frame of the stacked rows.
+
+    Q itself is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
+    factor of the Gram matrix of the stack), and whatever has coordinates z over Q is ``z @ inv(frame)`` over the stack. Where a pivot is
+    too small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
+    Gram–Schmidt twice for a single sample), which costs more and loses nothing.
+
+    Attributes
+    ----------
+    Z : (K, m)
+        Coordinates of the basis; the recurrence may change them in place. Empty for a basis that is `plain`, the first K coordinates.
+    rows : (n, m)
+        Coordinates of the samples.
+    first : int
+        Sample s has no coordinates beyond ``first + s + 1``.
+    """
+
+    def __init__(self, basis: Array, pending: int, orthonormal: bool) -> None:
+        super().__init__(basis, pending)
+        self.orthonormal = orthonormal  # the basis is so by construction; what little it drifts is taken out now and then
+        self.direct = self.D <= self.K + pending  # nothing to compress
+        m = self.D if self.direct else self.K + pending
+        self.open_Z = np.zeros((self.K if self.direct or not orthonormal else 0, m))
+        self.open_rows = np.zeros((pending, m))
+        self.open_frame = np.eye(0 if self.direct else m)
+        self._known = 0  # how many rows of the open frame are those of the identity
+        self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
+        self.loaded: tuple[Floats, Floats, int] | None = None
+        self.X: Array | None = None
+        self._source: Array | None = None
+        self._frame: Floats | None = None
+        eps = float(np.finfo(basis.dtype).eps)
+        self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
+        self._negligible = 4.0 * eps
+
+    def load(self, X: Array) -> None:
+        n, K, B = len(X), self.K, self.basis
+        self.X, self._source = X, None
+        if self.D <= K + n:
+            self._frame = None
+            self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
+            return
+        P = (X @ B.T).astype(np.float64, copy=False)
+        G = (X @ X.T).astype(np.float64, copy=False)
+        frame = self._factor(P, G)
+        if frame is None:
+            self._load_carefully(X)
+            return
+        self._frame = frame
+        self._start_from(frame)
+
+    @property
+    def Z(self) -> Floats:
+        return self.open_Z if self.loaded is None else self.loaded[0]
+
+    @property
+    def rows(self) -> Floats:
+        return self.open_rows if self.loaded is None else self.loaded[1]
+
+    @property
+    def first(self) -> int:
+        if self.loaded is not None:
+            return self.loaded[2]
+        return int(self.D if self.direct else self.K)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the coordinates of the basis are the first K ones."""
+        return self.orthonormal and self.first != self.D
+
+    def _start_from(self, frame: Floats) -> None:
+        """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
+        K = self.K
+        Z = np.zeros((0 if self.orthonormal else K, frame.shape[1]))
+        Z[:, :K] = frame[: len(Z), :K]
+        self.loaded = Z, frame[K:], K
+
+    def _basis_factor(self) -> Floats | None:
+        """The Cholesky factor of ``B Bᵀ``, or None where it cannot be trusted.
+
+        A basis that is orthonormal by construction is taken to be so until rounding may have moved it: a look costs as much as K/4 samples.
+        """
+        if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
+            return np.eye(self.K)
+        self.drift = 0.0
+        H = (self.basis @ self.basis.T).astype(np.float64, copy=False)
+        factor, failed = lapack.dpotrf(H, lower=1)
+        return None if failed or np.min(np.diag(factor) ** 2 / np.diag(H)) < self._trust else np.tril(factor)
+
+    def _factor(self, P: Floats, G: Floats) -> Floats | None:
+        """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
+        K, n = P.shape[1], len(P)
+        basis_factor = self._basis_factor()
+        if basis_factor is None:
+            return None
+        within = solve_triangular(basis_factor, P.T, lower=True, check_finite=False).T
+        residual_factor, failed = lapack.dpotrf(G - within @ within.T, lower=1)
+        if failed:
+            return None
+        shares = np.diag(residual_factor) ** 2 / np.diag(G)
+        if np.min(shares) < self._trust:
+            return None
+        self.drift += float(np.sum(1.0 / shares))
+        frame = np.zeros((K + n, K + n))
+        frame[:K, :K] = basis_factor
+        frame[K:, :K] = within
+        frame[K:, K:] = np.tril(residual_factor)
+        return frame
+
+    def _load_carefully(self, X: Array) -> None:
+        K = self.K
+        Q, R = qr(np.concatenate([self.basis, X]).T, mode="economic", overwrite_a=True, check_finite=False)
+        frame: Floats = R.T.astype(np.float64)
+        # Householder signs are arbitrary; a basis that is orthonormal by construction keeps the ones it has.
+        signs = np.where(np.diag(frame) < 0, -1.0, 1.0)
+        self._frame = None
+        self._source, self.X = np.ascontiguousarray((Q[:, :K] * signs[:K]).T, dtype=X.dtype), np.ascontiguousarray(Q[:, K:].T)
+        frame[:, :K] *= signs[:K]
+        self._start_from(frame)
+
+    def expand(self) -> None:
+        """Move the basis to what has coordinates Z; the block in hand is then let go."""
+        X, frame = self._in_hand()
+        B, K = self.basis, self.K
+        if self.first == self.D:  # the coordinates are the features
+            B[:] = self.Z
+        else:
+            Z = self.Z if frame is None else over_stack(self.Z[:, : len(frame)], frame)
+            recombine(B, Z[:, :K], Z[:, K:], X, self._source)
+        self._let_go()
+
+    def expand_by(self, P: Floats, T: Floats) -> None:
+        """Move the basis B, which is orthonormal, to ``B − Pᵀ T`` with T (n, m) in coordinates; the block in hand is then let go."""
+        X, frame = self._in_hand()
+        B, K, n = self.basis, self.K, len(X)
+        P, T = P[:n], T[:n]
+        if self.first == self.D:
+            B -= (P.T @ T).astype(B.dtype)
+        else:
+            T = T[:, : K + n] if frame is None else over_stack(T[:, : K + n], frame)
+            as_it_is = frame is None or np.array_equal(np.diag(frame)[:K], np.ones(K))
+            if n < K and as_it_is:
+                self._subtract(P, T, X)
+            else:
+                A = np.eye(K) if as_it_is or frame is None else over_stack(np.eye(K), frame[:K, :K])
+                recombine(B, A - P.T @ T[:, :K], -P.T @ T[:, K:], X, self._source)
+        self._let_go()
+
+    def _subtract(self, P: Floats, T: Floats, X: Array) -> None:
+        """``B ← S − Pᵀ (T₁ S + T₂ X)``, S the source: 4 D K flops a sample, however large K is."""
+        B, K = self.basis, self.K
+        source = B if self._source is None else self._source
+        P, T = P.astype(B.dtype, copy=False), T.astype(B.dtype, copy=False)
+        width = max(64, _TILE_BYTES // (B.itemsize * (K + len(X))))
+        for start in range(0, self.D, width):
+            columns = slice(start, start + width)
+            B[:, columns] = source[:, columns] - P.T @ (T[:, :K] @ source[:, columns] + T[:, K:] @ X[:, columns])
+
+    def _in_hand(self) -> tuple[Array, Floats | None]:
+        """The samples of the block in hand, and the frame of the stack."""
+        if self.n:
+            m = self.K + self.n
+            return self.stack[self.K : m], None if self.direct else self.open_frame[:m, :m]
+        assert self.X is not None
+        return self.X, self._frame
+
+    def _let_go(self) -> None:
+        self.n, self.X, self._source, self.loaded = 0, None, None, None
+
+    def _open(self) -> None:
+        """Begin an open block: the frame of the basis alone."""
+        K, B = self.K, self.basis
+        self.open_Z[:] = 0.0
+        self.open_rows[:] = 0.0
+        if self.direct:
+            self.open_Z[:] = B
+            return
+        factor = self._basis_factor()
+        if factor is None:
+            Q, R = qr(B.T, mode="economic", check_finite=False)
+            signs = np.where(np.diag(R) < 0, -1.0, 1.0)
+            B[:] = (Q * signs).T
+            self.open_Z[:, :K] = (R.T * signs).astype(np.float64)[: len(self.open_Z)]
+            factor = np.eye(K)
+        else:
+            self.open_Z[:, :K] = factor[: len(self.open_Z)]
+        self.open_frame[:] = 0.0
+        self.open_frame[:K, :K] = factor
+        self._known = self.known()
+
+    def known(self) -> int:
+        """How many rows of the open frame are those of the identity, all of the basis or none."""
+        return self.K if not self.direct and np.array_equal(self.open_frame[: self.K, : self.K], np.eye(self.K)) else 0
+
+    def add(self, x: Array) -> bool:
+        """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
+        if not math.isfinite(float(np.dot(x, x))):
+            return False
+        if self.n == 0:
+            self._open()
+        if self.direct:
+            self.open_rows[self.n] = x
+            self.n += 1
+            return True
+        at = self.K + self.n
+        coordinates, frame = self.open_rows[self.n], self.open_frame
+        self.stack[at] = x
+        square, pivot = _add_to_frame(self.stack, at, self.zero, frame, self._known, coordinates)
+        if pivot > self._trust * square:
+            self.drift += square / pivot
+            coordinates[at] = math.sqrt(pivot)
+            frame[at, : at + 1] = coordinates[: at + 1]
+        else:
+            coordinates[at] = self._orthogonalise(at, coordinates, math.sqrt(square))
+            frame[at, : at + 1] = 0.0
+            frame[at, at] = 1.0
+        self.n += 1
+        return True
+
+    def _orthogonalise(self, at: int, coordinates: Floats, norm: float) -> float:
+        """Put the unit residual of the newest row in its place; what is left of its norm, and its coordinates to full precision."""
+        row, stack = self.stack[at], self.stack[:at]
+        triangle = self.open_frame[:at, :at]
+        correction = coordinates[:at].copy()
+        coordinates[:at] = 0.0
+        for _ in range(2):
+            coordinates[:at] += correction
+            row -= (solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype)) @ stack
+            correction = (stack @ row).astype(np.float64)
+            forward_substitute(triangle, correction, at, self._known)
+        residual = float(np.linalg.norm(row))
+        if residual <= self._negligible * norm:
+            row[:] = 0.0
+            return 0.0
+        row /= row.dtype.type(residual)
+        return residual
+
+    def nbytes(self) -> int:
+        small = (self.open_Z, self.open_rows, self.open_frame)
+        return self.stack.nbytes + sum(array.nbytes for array in small)
