@@ -86,6 +86,33 @@ def test_a_stream_that_begins_with_zeros(name: str) -> None:
     assert is_orthonormal(U)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_long_rows_do_not_cost_digits_at_the_start(cls: Any, unit: float) -> None:
+    """One machine against itself: other blocks, and every value moved to the next number up or down."""
+    X = unit * spiked(600, 80, 8)
+    near = np.nextafter(X, np.where(np.random.default_rng(1).random(X.shape) < 0.5, -np.inf, np.inf))
+    bases = []
+    for rows, size in ((X, 64), (X, 7), (near, 64)):
+        model = cls(8, block_size=size)
+        model.fit_block(rows)
+        bases.append(model.get_components())
+    for other, what in ((bases[1], "other blocks"), (bases[2], "rounding of the data")):
+        error = subspace_error(other, bases[0])
+        assert error < 1e-12, f"{what} moves the basis by {error:.1e}"
+
+
+@pytest.mark.parametrize("cls", [FSM, SM])
+@pytest.mark.parametrize("rate", [0.3, 0.9, 0.999])
+def test_a_start_that_forgets_quickly_keeps_its_rank(cls: Any, rate: float) -> None:
+    X = spiked(400, 60, 40)
+    model = cls(40, learning_rate=lambda t: rate)
+    model.fit_block(X[:40])
+    assert subspace_error(model.get_components(), np.linalg.qr(X[:40].T)[0]) < 1e-6, "the start spans the first K samples"
+    model.fit_block(X[40:])
+    assert is_orthonormal(model.get_components())
+
+
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 @pytest.mark.parametrize("cls", [FSM, SM])
 def test_units_do_not_matter_when_the_start_is_in_them(cls: Any, unit: float) -> None:

@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import scipy.io
 import zarr
 from PIL import Image
+from scipy import sparse
 
 from online_psp import OnlinePCA
 from online_psp.sources import MissingExtraError, Source, SourceError, UnknownSourceError, open_source
@@ -131,6 +133,98 @@ def raw(folder: Path, X: Floats) -> Any:
     return folder / "x.bin"
 
 
+def sparse_npz(folder: Path, X: Floats) -> Any:
+    sparse.save_npz(folder / "csr.npz", sparse.csr_matrix(X))
+    return folder / "csr.npz"
+
+
+def sparse_npz_stored(folder: Path, X: Floats) -> Any:
+    sparse.save_npz(folder / "stored.npz", sparse.csr_array(X), compressed=False)
+    return folder / "stored.npz"
+
+
+def sparse_npz_by_columns(folder: Path, X: Floats) -> Any:
+    sparse.save_npz(folder / "csc.npz", sparse.csc_array(X))
+    return folder / "csc.npz"
+
+
+def sparse_npz_coordinates(folder: Path, X: Floats) -> Any:
+    sparse.save_npz(folder / "coo.npz", sparse.coo_array(X))
+    return folder / "coo.npz"
+
+
+def matrix_market(folder: Path, X: Floats) -> Any:
+    scipy.io.mmwrite(folder / "x.mtx", sparse.csc_array(X), precision=17)
+    return folder / "x.mtx"
+
+
+def matrix_market_gz(folder: Path, X: Floats) -> Any:
+    (folder / "x.mtx.gz").write_bytes(gzip.compress(Path(matrix_market(folder, X)).read_bytes()))
+    return folder / "x.mtx.gz"
+
+
+def matrix_market_dense(folder: Path, X: Floats) -> Any:
+    scipy.io.mmwrite(folder / "dense.mtx", X, precision=17)
+    return folder / "dense.mtx"
+
+
+def ten_x(folder: Path, X: Floats) -> Any:
+    """As Cell Ranger 3 and later write it: features × cells, by columns."""
+    write_ten_x(folder / "filtered_feature_bc_matrix.h5", "matrix", X)
+    return folder / "filtered_feature_bc_matrix.h5"
+
+
+def ten_x_old(folder: Path, X: Floats) -> Any:
+    """As Cell Ranger 2 writes it: a group for each genome."""
+    write_ten_x(folder / "filtered_gene_bc_matrices_h5.h5", "GRCh38", X)
+    return folder / "filtered_gene_bc_matrices_h5.h5"
+
+
+def write_ten_x(path: Path, group: str, X: Any) -> None:
+    matrix = sparse.csc_array(sparse.csc_array(X).T if sparse.issparse(X) else X.T)
+    with h5py.File(path, "w") as file:
+        found = file.create_group(group)
+        found["barcodes"] = [f"CELL{i}-1".encode() for i in range(matrix.shape[1])]
+        found["features/id"] = [f"ENSG{i}".encode() for i in range(matrix.shape[0])]
+        found["shape"] = np.array(matrix.shape, dtype=np.int32)
+        for part, kind in (("data", matrix.dtype), ("indices", np.int64), ("indptr", np.int64)):
+            found.create_dataset(part, data=getattr(matrix, part).astype(kind), chunks=(100,), compression="gzip")
+
+
+def anndata(folder: Path, X: Floats) -> Any:
+    write_anndata(folder / "x.h5ad", "X", sparse.csr_array(X), "csr_matrix")
+    return folder / "x.h5ad"
+
+
+def anndata_by_columns(folder: Path, X: Floats) -> Any:
+    write_anndata(folder / "layers.h5ad", "layers/counts", sparse.csc_array(X), "csc_matrix")
+    return f"{folder / 'layers.h5ad'}::/layers/counts"
+
+
+def anndata_dense(folder: Path, X: Floats) -> Any:
+    with h5py.File(folder / "dense.h5ad", "w") as file:
+        file["X"], file["obsm/X_pca"] = X, np.zeros((N, 2))
+    return folder / "dense.h5ad"
+
+
+def write_anndata(path: Path, name: str, matrix: Any, kind: str) -> None:
+    with h5py.File(path, "w") as file:
+        found = file.create_group(name)
+        found.attrs["encoding-type"], found.attrs["encoding-version"] = kind, "0.1.0"
+        found.attrs["shape"] = matrix.shape
+        for part in ("data", "indices", "indptr"):
+            found[part] = getattr(matrix, part)
+        file["obsm/X_pca"] = np.zeros((matrix.shape[0], 2))
+
+
+def sparse_in_memory(folder: Path, X: Floats) -> Any:
+    return sparse.coo_array(X)
+
+
+def sparse_blocks(folder: Path, X: Floats) -> Any:
+    return iter([sparse.csr_array(X[:1]), sparse.csc_matrix(X[1:60]), X[60], sparse.coo_array(X[61:64]), sparse.csr_array(X[64:])])
+
+
 def rows_one_by_one(folder: Path, X: Floats) -> Any:
     return (row for row in X)
 
@@ -147,9 +241,13 @@ def in_memory(folder: Path, X: Floats) -> Any:
     return X
 
 
+SPARSE: list[Callable[[Path, Floats], Any]] = [
+    sparse_npz, sparse_npz_stored, sparse_npz_by_columns, sparse_npz_coordinates, matrix_market, matrix_market_gz, ten_x, ten_x_old,
+    anndata, anndata_by_columns, sparse_in_memory, sparse_blocks,
+]  # fmt: skip
 MAKERS: list[Callable[[Path, Floats], Any]] = [
     npy, npy_fortran, npz, npz_fortran, csv, csv_windows, tsv_gz, parquet, parquet_lists, parquet_folder, feather, arrow_folder, hdf5,
-    zarr_array, zarr_group, raw, rows_one_by_one, blocks_of_any_size, frame, in_memory,
+    zarr_array, zarr_group, raw, rows_one_by_one, blocks_of_any_size, frame, in_memory, *SPARSE, matrix_market_dense, anndata_dense,
 ]  # fmt: skip
 
 
@@ -160,10 +258,10 @@ def opened(maker: Callable[[Path, Floats], Any], folder: Path, X: Floats) -> Sou
 
 def gathered(source: Source, size: int | None = None, start: int = 0) -> Array:
     blocks = list(source.blocks(size, start))
-    assert all(not block.bad and block.length == len(block.rows) for block in blocks)
+    assert all(not block.bad and block.length == block.rows.shape[0] for block in blocks)
     assert [block.start for block in blocks] == list(np.cumsum([start] + [block.length for block in blocks[:-1]]))[: len(blocks)]
     assert len({block.length for block in blocks[:-1]}) <= 1
-    return np.concatenate([block.rows for block in blocks])
+    return np.concatenate([block.rows.toarray() if sparse.issparse(block.rows) else block.rows for block in blocks])
 
 
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
@@ -175,7 +273,8 @@ def test_every_format_gives_the_same_rows_and_model(tmp_path: Path, maker: Calla
     assert source.total == (None if source.once or "csv" in source.name or "tsv" in source.name else N)
     model, expected = OnlinePCA(2, oversample=0), OnlinePCA(2, oversample=0).fit(X)
     for block in source.blocks(64):
-        assert len(block.rows) == min(64, N - block.start)
+        assert block.rows.shape == (min(64, N - block.start), D)
+        assert sparse.issparse(block.rows) == (maker in SPARSE)
         model.partial_fit(block.rows)
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
     np.testing.assert_allclose(model.explained_variance_, expected.explained_variance_, rtol=1e-12)

@@ -66,13 +66,19 @@ def _finite(chunk: Any) -> bool:
     return bool(np.isfinite(chunk.data if issparse(chunk) else chunk).all())
 
 
-def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) -> Floats:
-    """Start from ``A [first rows; random rows]``, where A (K, K + missing) says how many are needed; returns the shard's ``W Wᵀ``."""
+def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) -> tuple[Floats, Floats]:
+    """Start from ``W = A [first rows; random rows]``, where A (K, K + missing) says how many are needed.
+
+    Returns
+    -------
+    H, P : (K, K)
+        The shard's part of ``W Wᵀ``, and of the first rows' products with W.
+    """
     K = len(A)
     first = (chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])).astype(np.float64)
     random = np.random.default_rng(seed).standard_normal((A.shape[1] - K, first.shape[1]))
     _SHARDS[name] = Shard((A @ np.concatenate([first, random])).astype(dtype))
-    return _own_gram(name)
+    return _own_gram(name), np.asarray(first @ _held(name).block.basis.astype(np.float64).T)
 
 
 def _own_gram(name: str) -> Floats:
@@ -263,10 +269,12 @@ class ColumnFSM(FSM):
         for n, chunks in self._chunks(X):
             if not all(self._workers.results(self._workers.start(_finite, chunks))):
                 raise ValueError(f"Rows {done} to {done + n - 1} have NaN or infinity; every value must be finite.")
-            if self._block is None:
-                self._start_from(chunks, n, X.shape[1])
             rates = self._rates(self.t, n) if steps is None else (steps[done : done + n],) * 2
-            for start, stop in self._cuts(0, n, rates, self.block_rows):
+            first = 0
+            if self._block is None:
+                outputs.append(self._start_from(chunks, n, X.shape[1], [rate[: self.K] for rate in rates]))
+                self.t = first = len(outputs[-1])
+            for start, stop in self._cuts(first, n, rates, self.block_rows):
                 outputs.append(self._take_block(Piece(chunks, start, stop), [rate[start:stop] for rate in rates]).copy())  # type: ignore[arg-type]
                 self.t += stop - start
             done += n
@@ -291,8 +299,10 @@ class ColumnFSM(FSM):
             chunks, ahead = ahead, read(i + 1) if i + 1 < len(grid) else []
             yield int(n), chunks
 
-    def _start_from(self, chunks: list[Any], n: int, D: int) -> None:
-        """Weights on the orthonormal basis of the first K rows, made in two rounds of Cholesky."""
+    def _start_from(self, chunks: list[Any], n: int, D: int, rates: list[Floats]) -> Floats:
+        """Weights on the orthonormal basis of the first K rows, made in two rounds of Cholesky; returns the outputs of those of them that
+        have been learned, which are all, or none where there is no short way.
+        """
         ask, K = self._workers, self.K
         if n < K:
             raise ValueError(f"The first block must have at least K={K} rows; it has {n}.")
@@ -306,11 +316,17 @@ class ColumnFSM(FSM):
             A[missing:, :K] = (vectors[:, known] / np.sqrt(values[known])).T
             A[:missing, K:] = np.eye(missing) / np.sqrt(D)
         seeds = [(index, K) for index in range(len(ask.addresses))]
-        H = sum(ask.results(ask.start(_begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype))))
+        answers = ask.results(ask.start(_begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype)))
+        turn = np.linalg.inv(np.linalg.cholesky(sum(H for H, _ in answers)))
         self.D = D
         self._begin_with(ColumnBlock(K, D, ask))
         assert self._block is not None
-        self._block.turn(self._scale * np.linalg.inv(np.linalg.cholesky(H)))
+        self._block.turn(self._scale * turn)
+        if not (known.all() and self._stays_put((rates[0], rates[1]))):
+            return np.empty((0, K))
+        Y: Floats = sum(P for _, P in answers) @ turn.T
+        self._learn_within(Y, rates[0])
+        return Y
 
     def principal_components(self) -> tuple[Any, Floats]:
         """As in `FSM`, but the components stay where they are.

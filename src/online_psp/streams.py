@@ -24,7 +24,6 @@ from online_psp import pca_state
 from online_psp.model_file import Fields, ModelFileError
 from online_psp.pca import OnlinePCA
 from online_psp.sources import Source, SourceError, open_source
-from online_psp.types import Array
 
 _NAMED = 20  # bad rows that a run remembers by number
 
@@ -162,10 +161,11 @@ def steps(run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = 
     run.finished = True
 
 
-def _learn(run: Run, rows: Array) -> None:
+def _learn(run: Run, rows: Any) -> None:
+    count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
-        rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(len(rows))]
-    for at in range(0, len(rows), run.block):
+        rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
+    for at in range(0, count, run.block):
         run.model.partial_fit(rows[at : at + run.block])
 
 

@@ -351,10 +351,14 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         if self.t == self.K:
             kept, self._kept = self._kept, None
             self._begin(np.ascontiguousarray(np.linalg.qr(kept.T)[0].T))
-            for start, stop in self._cuts(0, self.K, rates, self.block_rows):
-                fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
-            Y[-1] = fed[-1]
+            Y[-1] = self._feed_first(kept, rates)
         return Y
+
+    def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
+        """Learn from the K rows that the start was made of; returns the output of the last."""
+        for start, stop in self._cuts(0, self.K, rates, self.block_rows):
+            fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
+        return np.asarray(fed[-1])
 
     def _provisional(self, n: int) -> Array:
         """Outputs for the newest n of the kept rows: the coordinates of each in the QR basis of the rows up to it."""

@@ -141,6 +141,35 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._level = trace_of(self._M)  # the largest trace of M so far
         self._restore()
 
+    def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
+        if not self._stays_put(rates):
+            return super()._feed_first(kept, rates)
+        assert self._block is not None
+        Y: Floats = (kept @ self._block.basis.T).astype(np.float64) / self._scale
+        self._learn_within(Y, rates[0])
+        return np.asarray(Y[-1])
+
+    def _stays_put(self, rates: tuple[Floats, ...]) -> bool:
+        """Whether ``F = M⁻¹ W``, whose rows are orthonormal at the published start, stays as it is while samples lie in their span."""
+        return bool(np.array_equal(rates[0], rates[1]) and np.array_equal(self._M, self._scale * np.eye(self.K)))
+
+    def _learn_within(self, Y: Floats, steps: Floats) -> None:
+        """Learn from samples that lie in the span of the start, given their coordinates in it, (n, K).
+
+        F stays as it is, so that the outputs are these coordinates, and ``W = M F``. The recurrence says the same, but where rows are long
+        it gets from ``Minv = 100 I`` to about ``1/‖x‖²`` by subtraction, which loses that ratio in digits, and W keeps the loss for as
+        long as it remembers these samples.
+        """
+        assert self._block is not None
+        trace, keep = settle(np.ascontiguousarray(Y), steps, steps, self._M, np.empty(Y.T.shape))
+        values, vectors = eigh(self._M)
+        floor = self.floor * values[-1]
+        if values[0] < floor:  # as `_lift_unexcited`, before there is a W
+            self._M = (vectors * np.where(values < floor, 100.0 * floor, values)) @ vectors.T
+        self._block.turn(self._M / self._scale)
+        self._restore()
+        self._guard(len(Y), trace, keep)
+
     def _use_block_for(self, rows: Any) -> None:
         block = self._block
         assert block is not None

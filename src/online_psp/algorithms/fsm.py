@@ -17,8 +17,9 @@ y     (K,)   output; the rows of ``Minv W`` span the subspace
 Start: ``Minv = 100 I`` and ``W = Qᵀ/100`` with Q the thin QR basis of the first K samples. Step sizes ``α_t = β_t = 2/(γ t + 5)``.
 
 Departures from the paper, none of which changes an iterate beyond rounding: M is kept beside Minv, and Minv made anew from it every so
-often, because the published recursion alone loses accuracy on long streams; and directions that no sample excites are kept from
-vanishing (`SimilarityMatching._lift_unexcited`).
+often, because the published recursion alone loses accuracy on long streams; directions that no sample excites are kept from
+vanishing (`SimilarityMatching._lift_unexcited`); and what the first K samples, which lie in the span of the start, leave is written down
+rather than recurred to (`SimilarityMatching._learn_within`).
 """
 
 from __future__ import annotations

@@ -76,10 +76,15 @@ def _converted(model: Any, source: Any, inverse: bool, size: int | None, on_bad_
     for block in source.blocks(size):
         if block.bad and on_bad_row == "stop":
             raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
-        counts["rows"] += len(block.rows)
+        counts["rows"] += block.rows.shape[0]
         counts["skipped"] += len(block.bad)
-        if len(block.rows):
-            yield model.inverse_transform(block.rows) if inverse else model.transform(block.rows)
+        if block.rows.shape[0]:
+            yield model.inverse_transform(_scores(block.rows)) if inverse else model.transform(block.rows)
+
+
+def _scores(rows: Any) -> Any:
+    """Scores are few numbers a row: here, what is sparse may become dense."""
+    return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
 def _write_npy(file: BinaryIO, blocks: Iterator[Any], width: int, names: list[str] | None) -> None:

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import DTypeLike
+from scipy.sparse import issparse
 
 from online_psp.sources._arrow import IPC, PARQUET, open_arrow
 from online_psp.sources._chunked import open_hdf5, open_zarr
 from online_psp.sources._images import SUFFIXES as PICTURES
 from online_psp.sources._images import open_images
-from online_psp.sources._numpy import open_array, open_iterable, open_npy, open_npz, open_raw
+from online_psp.sources._matrix_market import open_matrix_market
+from online_psp.sources._numpy import npz_names, open_array, open_iterable, open_npy, open_npz, open_raw
 from online_psp.sources._source import BadRow, Block, MissingExtraError, Source, SourceError, UnknownSourceError
+from online_psp.sources._sparse import is_sparse_npz, open_sparse, open_sparse_npz
 from online_psp.sources._text import open_text
 
 __all__ = ["FORMATS", "BadRow", "Block", "MissingExtraError", "Source", "SourceError", "UnknownSourceError", "open_source"]
@@ -42,6 +45,13 @@ def _text(delimiter: str) -> Callable[[Path, Options], Source]:
     return lambda path, options: open_text(path, options.dtype, str(path), delimiter, options.columns, options.header)
 
 
+def _npz(path: Path, options: Options) -> Source:
+    names = npz_names(path)
+    if options.member is None and is_sparse_npz(names):
+        return open_sparse_npz(path, names, options.dtype)
+    return open_npz(path, options.dtype, options.member)
+
+
 def _raw(path: Path, options: Options) -> Source:
     if options.features is None:
         raise UnknownSourceError(f"{path} is raw binary: say how many features a row has, and their type (--features, --dtype).")
@@ -55,13 +65,15 @@ def _arrow(path: Path, options: Options) -> Source:
 #: How each kind of file is opened, by the end of its name.
 FORMATS: dict[str, Callable[[Path, Options], Source]] = {
     ".npy": lambda path, options: open_npy(path, options.dtype),
-    ".npz": lambda path, options: open_npz(path, options.dtype, options.member),
+    ".npz": _npz,
+    **dict.fromkeys((".mtx", ".mtx.gz"), lambda path, options: open_matrix_market(path, options.dtype)),
     ".csv": _text(","),
     ".tsv": _text("\t"),
     ".csv.gz": _text(","),
     ".tsv.gz": _text("\t"),
     **dict.fromkeys((*PARQUET, *IPC), _arrow),
     **dict.fromkeys((".h5", ".hdf5", ".hdf"), lambda path, options: open_hdf5(path, options.dtype, options.member)),
+    ".h5ad": lambda path, options: open_hdf5(path, options.dtype, options.member or "/X"),
     ".zarr": lambda path, options: open_zarr(path, options.dtype, options.member),
     **dict.fromkeys((".bin", ".raw", ".dat"), _raw),
 }
@@ -82,7 +94,8 @@ def open_source(
     ----------
     source : path, "-", array, or iterable
         A file (`FORMATS`; ``file.h5::/dataset`` and ``file.npz::name`` pick an array inside it), a folder of Parquet or Arrow files or of
-        pictures, ``-`` for standard input, a two-dimensional array or data frame, or an iterable of rows or of blocks of rows.
+        pictures, ``-`` for standard input, a two-dimensional array, sparse matrix or data frame, or an iterable of rows or blocks of rows.
+        Sparse files (SciPy's ``.npz``, Matrix Market, 10x and AnnData HDF5) and matrices give blocks of CSR rows, and are never made dense.
     dtype : dtype, optional
         Working precision, float32 or float64; float32 data stays so by default, and all else becomes float64. For raw binary: what the
         data is.
@@ -117,6 +130,8 @@ def _open_object(source: Any, dtype: Any) -> Source:
     if isinstance(source, Source):
         return source
     name = f"the {type(source).__name__}"
+    if issparse(source) and source.ndim == 2:
+        return open_sparse(source, dtype, name)
     if len(getattr(source, "shape", ())) == 2:
         return open_array(source, dtype, name)
     if isinstance(source, Iterable):

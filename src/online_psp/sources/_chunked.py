@@ -1,4 +1,4 @@
-"""HDF5 and Zarr: arrays inside a file or a folder, named after ``::``."""
+"""HDF5 and Zarr: arrays, and in HDF5 sparse matrices, inside a file or a folder, named after ``::``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from online_psp.sources._source import Chunk, MissingExtraError, Source, SourceError, UnknownSourceError, check_shape, sliced, working_dtype
+from online_psp.sources._sparse import is_sparse_group, open_sparse_group
 
 
 def open_hdf5(path: Path, dtype: Any, member: str | None) -> Source:
-    """``file.h5::/dataset``, or the only table in the file."""
+    """``file.h5::/dataset``, or the only table in the file; a group with the arrays of a sparse matrix is a table too."""
     try:
         import h5py
     except ImportError:
@@ -20,7 +21,12 @@ def open_hdf5(path: Path, dtype: Any, member: str | None) -> Source:
     except OSError as error:
         raise SourceError(f"{path} is not a whole HDF5 file ({error}).") from None
     tables: list[str] = []
-    file.visititems(lambda name, item: tables.append(f"/{name}") if isinstance(item, h5py.Dataset) and len(item.shape) == 2 else None)
+
+    def look(name: str, item: Any) -> None:
+        if is_sparse_group(item) if isinstance(item, h5py.Group) else len(item.shape or ()) == 2:
+            tables.append(f"/{name}")
+
+    file.visititems(look)
     return _source(file, str(path), tables, member, dtype)
 
 
@@ -51,6 +57,8 @@ def _source(group: Any, path: str, tables: list[str], member: str | None, dtype:
         array = group[member.lstrip("/")]
     except KeyError:
         raise UnknownSourceError(f"{path} has no array {member!r}; it has {', '.join(sorted(tables)) or 'no tables'}.") from None
+    if not hasattr(array, "shape") and f"/{member.strip('/')}" in tables:
+        return open_sparse_group(array, dtype, f"{path}::/{member.strip('/')}")
     if not hasattr(array, "shape"):
         raise UnknownSourceError(f"{path}::{member} is a group, not an array; it has {', '.join(sorted(tables)) or 'no tables'}.")
     return _array_source(array, f"{path}::/{member.lstrip('/')}", dtype)

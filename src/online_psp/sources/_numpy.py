@@ -13,8 +13,21 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
-from online_psp.sources._source import Chunk, Source, SourceError, UnknownSourceError, check_shape, peek, recut, sliced, working_dtype
+from online_psp.sources._source import (
+    Chunk,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    check_shape,
+    joined,
+    peek,
+    recut,
+    sliced,
+    sparse_block_rows,
+    working_dtype,
+)  # fmt: skip
 from online_psp.types import Array
 
 _SLAB_BYTES = 1 << 25
@@ -57,13 +70,13 @@ def mapped(array: Array) -> Any:
 
 def open_npz(path: Path, dtype: Any, member: str | None) -> Source:
     """One array of an archive, decompressed as it is read."""
+    names = npz_names(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
-            chosen = _choose(str(path), names, member, lambda entry: len(_npy_header(archive.open(entry + ".npy"), str(path))[0]))
+            chosen = _choose(str(path), names, member, lambda entry: len(npy_header(archive.open(entry + ".npy"), str(path))[0]))
             name = f"{path}::{chosen}"
             with archive.open(f"{chosen}.npy") as file:
-                shape, fortran, kind = _npy_header(file, name)
+                shape, fortran, kind = npy_header(file, name)
     except zipfile.BadZipFile as error:
         raise SourceError(f"{path} is not a whole .npz file ({error}).") from None
     total, features = check_shape(shape, name)
@@ -74,7 +87,7 @@ def open_npz(path: Path, dtype: Any, member: str | None) -> Source:
     def rows() -> Iterator[Array]:
         step = max(1, (1 << 22) // (features * kind.itemsize))
         with zipfile.ZipFile(path) as archive, archive.open(f"{chosen}.npy") as file:
-            _npy_header(file, name)
+            npy_header(file, name)
             for at in range(0, total, step):
                 wanted = min(step, total - at) * features * kind.itemsize
                 try:
@@ -86,6 +99,15 @@ def open_npz(path: Path, dtype: Any, member: str | None) -> Source:
                 yield np.frombuffer(data, kind).reshape(-1, features)
 
     return Source(name, features, working, lambda start, size: recut(rows(), size, start), total)
+
+
+def npz_names(path: Path) -> list[str]:
+    """The arrays in an archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+    except zipfile.BadZipFile as error:
+        raise SourceError(f"{path} is not a whole .npz file ({error}).") from None
 
 
 def _choose(path: str, names: list[str], member: str | None, dimensions: Any) -> str:
@@ -100,7 +122,8 @@ def _choose(path: str, names: list[str], member: str | None, dimensions: Any) ->
     return tables[0]
 
 
-def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of an array in ``.npy`` form; the file is then at its data."""
     try:
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -172,33 +195,35 @@ def open_iterable(items: Iterator[Any], dtype: Any, name: str) -> Source:
     first, items = peek(items)
     if first is None:
         raise SourceError(f"{name} is empty, so that not even the number of features is known.")
-    shape = np.shape(first)
+    shape, sparse = np.shape(first), issparse(first)
     features = shape[-1] if shape else 0
     if len(shape) not in (1, 2) or features < 1:
         raise SourceError(f"{name} must give rows or blocks of rows; its first item has shape {shape}.")
 
-    def arrays() -> Iterator[Array]:
+    def arrays() -> Iterator[Any]:
         seen = 0
-        gathered: list[Array] = []
+        gathered: list[Any] = []
         for item in items:
-            rows = np.atleast_2d(np.asarray(item))
+            rows: Any = csr_array(item if issparse(item) else np.atleast_2d(item)) if sparse else np.atleast_2d(np.asarray(item))
             if rows.ndim != 2 or rows.shape[1] != features:
                 raise SourceError(f"{name}, row {seen + 1}: rows must have {features} values; this item has shape {np.shape(item)}.")
-            seen += len(rows)
-            if len(rows) > 16:
+            seen += rows.shape[0]
+            if rows.shape[0] > 16:
                 if gathered:
-                    yield np.concatenate(gathered)
+                    yield joined(gathered)
                     gathered = []
                 yield rows
                 continue
             gathered.append(rows)
             if len(gathered) == 64:
-                yield np.concatenate(gathered)
+                yield joined(gathered)
                 gathered = []
         if gathered:
-            yield np.concatenate(gathered)
+            yield joined(gathered)
 
-    kind = np.asarray(first).dtype
+    kind = first.dtype if sparse else np.asarray(first).dtype
+    block = sparse_block_rows(shape[0], first.nnz) if sparse else None
     with contextlib.suppress(TypeError):
-        return Source(name, features, working_dtype(kind, dtype, name), lambda start, size: recut(arrays(), size, start), once=True)
+        working = working_dtype(kind, dtype, name)
+        return Source(name, features, working, lambda start, size: recut(arrays(), size, start), once=True, block=block)
     raise SourceError(f"{name} must give numbers; its first item has dtype {kind}.")
