@@ -28,6 +28,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
+	$(BIN)/psp bench
 	$(BIN)/python -m benchmarks
 
 clean:
