@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +69,17 @@ def bench(
     results = [result for _, found in runs for result in found]
     out.mkdir(parents=True, exist_ok=True)
     write_csv(results, out / "comparison.csv")
-    (out / "comparison.md").write_text(tables.page(runs, " ".join(["psp", *sys.argv[1:]]), times), encoding="utf-8")
+    (out / "comparison.md").write_text(tables.page(runs, _command(sys.argv[1:]), times), encoding="utf-8")
     if any(not result.failed for result in results):
         save(plot.scatter(results), out / "comparison.png")
     console.print(f"written: {out / 'comparison.csv'}, comparison.md, comparison.png", highlight=False)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """What was asked for, without the folder that it went to."""
+    kept = [
+        word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+        if "--out" not in (before, word) and not word.startswith("--out=")
+    ]
+    return shlex.join(["psp", *kept])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER
 from online_psp.comparison.results import Result
 from online_psp.experiments.plots import COLOURS, new_figure, style
+from online_psp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,16 +108,16 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def _label(axes: Axes, results: Sequence[Result]) -> None:
-    """A label for each family beside its most accurate point, moved away until it covers no other label and no point."""
+    """A label for each family beside its most accurate point, moved away until it covers no other label, no point and no line."""
     canvas: Any = axes.figure.canvas
     renderer, edge = canvas.get_renderer(), floor(results)
-    points = [axes.transData.transform(_place(result, edge)) for result in results]
-    taken: list[Any] = []
+    points = axes.transData.transform([_place(result, edge) for result in results])
+    lines, frame = _along_lines(axes), np.array(axes.get_window_extent(renderer).extents)
+    taken = np.empty((0, 4))
     for family in sorted({result.family for result in results}, key=lambda family: (family not in _OWN, family)):
-        at = min((_place(result, edge) for result in results if result.family == family), key=lambda place: (place[1], place[0]))
         text: Any = axes.annotate(
             family,
-            at,
+            _place(min((result for result in results if result.family == family), key=lambda result: result.rank), edge),
             xytext=(0, 0),
             textcoords="offset points",
             color=_colour(family),
@@ -124,33 +128,47 @@ def _label(axes: Axes, results: Sequence[Result]) -> None:
             zorder=5,
             arrowprops={"arrowstyle": "-", "color": _colour(family), "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
         )
-        frame = axes.get_window_extent(renderer)
-        best = min(_offsets(), key=lambda offset: _cost(_box(text, offset, renderer), offset, taken, points, frame))
-        taken.append(_box(text, best, renderer))
+        text.update_positions(renderer)
+        boxes = words(text, renderer) + np.tile(_OFFSETS * axes.figure.dpi / 72.0, 2)
+        best = int(np.argmin(_costs(boxes, taken, points, lines, frame)))
+        text.set_position(tuple(_OFFSETS[best]))
+        taken = np.vstack([taken, boxes[best]])
 
 
-def _offsets() -> list[tuple[float, float]]:
-    """Places for a label around its point, in points, the near ones first."""
-    across, up = range(-120, 121, 12), [*range(-110, -10, 10), *range(11, 112, 10)]
-    return sorted(((float(x), float(y)) for x in across for y in up), key=_distance)
-
-
-def _distance(offset: tuple[float, float]) -> float:
-    return abs(offset[0]) + 1.5 * abs(offset[1])
-
-
-def _box(text: Any, offset: tuple[float, float], renderer: Any) -> Any:
-    """The words of a label, without its line, when they are moved there."""
+def words(text: Any, renderer: Any) -> Floats:
+    """The box around the words of a label, without its line, in pixels: left, bottom, right, top."""
     from matplotlib.text import Text
 
-    text.set_position(offset)
-    text.update_positions(renderer)
-    return Text.get_window_extent(text, renderer).padded(1.5)
+    return np.asarray(Text.get_window_extent(text, renderer).padded(1.5).extents)
 
 
-def _cost(box: Any, offset: tuple[float, float], taken: Sequence[Any], points: Sequence[Any], frame: Any) -> float:
-    """Labels must not meet, nor leave the panel; points they should not cover; near is better than far."""
-    met = sum(1 for other in taken if box.overlaps(other))
-    outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
-    covered = sum(1 for x, y in points if box.x0 - 4 <= x <= box.x1 + 4 and box.y0 - 4 <= y <= box.y1 + 4)
-    return float(1e6 * met + 1e5 * outside + 1e3 * covered + _distance(offset))
+def _along_lines(axes: Axes) -> Floats:
+    """Places on the lines of a panel, (n, 2), close enough to each other that no label fits between them."""
+    found = [np.empty((0, 2))]
+    for line in axes.lines:
+        for one, other in pairwise(axes.transData.transform(line.get_xydata())):
+            found.append(np.linspace(one, other, 2 + int(np.hypot(*(other - one)) / 4)))
+    return np.concatenate(found)
+
+
+def _candidates() -> Floats:
+    """Places for a label around its point, in points."""
+    across, up = range(-120, 121, 12), [*range(-110, -10, 10), *range(11, 112, 10)]
+    return np.array([(x, y) for x in across for y in up], dtype=np.float64)
+
+
+_OFFSETS = _candidates()
+
+
+def _costs(boxes: Floats, taken: Floats, points: Floats, lines: Floats, frame: Floats) -> Floats:
+    """Labels must not meet, nor leave the panel; points and lines they should not cover; near is better than far."""
+    met = np.sum(np.all((boxes[:, None, :2] < taken[:, 2:]) & (boxes[:, None, 2:] > taken[:, :2]), axis=2), axis=1)
+    outside = np.any((boxes[:, :2] < frame[:2]) | (boxes[:, 2:] > frame[2:]), axis=1)
+    covered, crossed = _inside(boxes + np.array([-4.0, -4.0, 4.0, 4.0]), points), _inside(boxes, lines)
+    distance = np.abs(_OFFSETS) @ np.array([1.0, 1.5])
+    return np.asarray(1e6 * met + 1e5 * outside + 1e3 * covered + 3.0 * crossed + distance)
+
+
+def _inside(boxes: Floats, places: Floats) -> Floats:
+    """How many places each box covers."""
+    return np.asarray(np.sum(np.all((boxes[:, None, :2] <= places) & (places <= boxes[:, None, 2:]), axis=2), axis=1))

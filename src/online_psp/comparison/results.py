@@ -52,6 +52,11 @@ class Result:
         """Whether it has no figures."""
         return math.isnan(self.err_batch)
 
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The most accurate first, and of equal errors, up to rounding, the fastest."""
+        return float(f"{self.err_batch:.2e}"), self.microseconds
+
 
 COLUMNS = tuple(field.name for field in fields(Result))
 
@@ -73,7 +78,7 @@ def choose_shown(tried: Sequence[Result], every: bool) -> list[Result]:
 
 
 def _most_accurate(results: Sequence[Result]) -> Result:
-    return min(results, key=lambda result: (result.err_batch, result.microseconds))
+    return min(results, key=lambda result: result.rank)
 
 
 def _fastest(results: Sequence[Result]) -> Result:

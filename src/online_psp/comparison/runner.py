@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from online_psp.comparison.methods import MEMORY, OURS, Fit, Method, Setting
+from online_psp.comparison.methods import LITERAL, MEMORY, OURS, Fit, Method, Setting
 from online_psp.comparison.peers.packages import absent
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result, choose_shown
 from online_psp.metrics import subspace_error
 from online_psp.types import Floats
 
-_ENOUGH_SECONDS = 4.0  # of timed runs: a setting that has had them is run no more
+_ENOUGH_SECONDS = 3.0  # of timed runs: a setting that has had them is run no more
 _WARM_UP_ROWS = 3000  # compiled code goes through all its phases
 _WARM_UP_OTHERS = 10  # times K
 
@@ -115,7 +115,7 @@ def _measured(candidate: _Candidate, problem: Problem) -> None:
     N, D = problem.X.shape
     if candidate.basis is None or candidate.basis.shape != (D, problem.K):
         raise ValueError(f"the basis must be of shape ({D}, {problem.K}); got {None if candidate.basis is None else candidate.basis.shape}")
-    rows = N if candidate.method.kind == MEMORY else min(N, 10 * D)  # two of the largest batches
+    rows = min(N, _memory_rows(candidate.method.kind, N, D))
     per_sample = [1e6 * seconds / N for seconds in candidate.times]
     candidate.result = replace(
         candidate.result,
@@ -126,6 +126,11 @@ def _measured(candidate: _Candidate, problem: Problem) -> None:
         peak_mib=peak_bytes(candidate.setting.fit, problem.X[:rows], problem.K) / 2**20,
         memory_rows=rows,
     )
+
+
+def _memory_rows(kind: str, N: int, D: int) -> int:
+    """How many rows a fit needs to reach its peak: all, the largest batch and some more, or a few where it is one row a time."""
+    return {MEMORY: N, LITERAL: 1000}.get(kind, 6 * D)
 
 
 def peak_bytes(fit: Fit, X: Floats, K: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ _OURS = "OnlinePCA fit"
 
 def _order(results: Iterable[Result]) -> list[Result]:
     """Streaming first, then in memory; the most accurate first; those without figures last."""
-    return sorted(results, key=lambda result: (result.kind == MEMORY, result.failed, result.err_batch, result.microseconds))
+    return sorted(results, key=lambda result: (result.kind == MEMORY, result.failed, result.rank))
 
 
 def _cells(result: Result) -> tuple[str, ...]:
@@ -67,9 +68,9 @@ def _one_line_if_missing(results: Sequence[Result]) -> list[Result]:
 def to_markdown(problem: Problem, results: Sequence[Result]) -> str:
     """What is shown, and behind it every setting that was tried."""
     ordered = _order(_one_line_if_missing(results))
-    bold = [tuple(f"**{cell}**" if cell and result.kind == OURS else cell for cell in _cells(result)) for result in ordered if result.shown]
+    shown = tuple(_marked(result) for result in ordered if result.shown)
     hidden = [result for result in ordered if not result.shown]
-    text = Table(title(problem), HEADER, tuple(bold)).to_markdown()
+    text = Table(title(problem), HEADER, shown).to_markdown()
     if hidden:
         text += (
             "\n"
@@ -78,6 +79,14 @@ def to_markdown(problem: Problem, results: Sequence[Result]) -> str:
             ).to_markdown()
         )
     return text
+
+
+def _marked(result: Result) -> tuple[str, ...]:
+    """This package's lines in bold; in memory said to be so."""
+    cells = _cells(result)
+    if result.kind == MEMORY:
+        return (f"{cells[0]} (in memory)", *cells[1:])
+    return tuple(f"**{cell}**" if cell and result.kind == OURS else cell for cell in cells)
 
 
 def statements(results: Sequence[Result]) -> list[str]:
@@ -122,6 +131,10 @@ def page(runs: Sequence[tuple[Problem, Sequence[Result]]], command: str, repeats
     """The Markdown fragment that the docs show: the machine, the tables, what they say."""
     facts = [f"- {name}: {value}" for name, value in machine().items()]
     facts += [f"- peers: {'; '.join(peers_note())}", f"- command: `{command}`; at most {repeats} timed fits a setting, one thread"]
+    if hasattr(os, "getloadavg"):
+        facts.append(
+            f"- other work on the machine: load average {os.getloadavg()[2]:.1f} over the last quarter of an hour; this command is 1 of it"
+        )
     parts = ["\n".join(facts)]
     for problem, results in runs:
         parts.append("\n".join([to_markdown(problem, results), *(f"- {line}" for line in statements(results))]))
