@@ -25,7 +25,7 @@ class Size:
     K: int
 
 
-FULL, QUICK = Size(6000, 1024, 20_000, 16), Size(2000, 256, 2000, 8)
+FULL, QUICK = Size(6000, 1024, 20_000, 16), Size(1500, 256, 1500, 8)
 
 
 @dataclass(frozen=True, eq=False)
