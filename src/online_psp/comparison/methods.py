@@ -185,7 +185,7 @@ def _adaoja() -> Iterator[Setting]:
 
 
 def _history() -> Iterator[Setting]:
-    yield Setting("B = 10, m = 1 (the paper's)", lambda X, K: history_pca(X, K, 10, 1))
+    yield Setting("B = 10 (the paper's), m = 1", lambda X, K: history_pca(X, K, 10, 1))
     for n, m in ((5, 1), (20, 1), (5, 3), (20, 3)):
         yield Setting(f"B = {n}K, m = {m}", lambda X, K, n=n, m=m: history_pca(X, K, n * K, m))  # type: ignore[misc]
     for n in (5, 20):
