@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-interpreted lint bench clean
+.PHONY: demo test test-interpreted lint bench comparison-page clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +28,14 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
+	$(BIN)/psp bench
 	$(BIN)/python -m benchmarks
+
+# The figures of docs/comparison.md, measured anew; for a machine that does nothing else.
+comparison-page: $(READY)
+	$(BIN)/psp bench --out out/bench
+	cp out/bench/comparison.png docs/img/comparison.png
+	sed -i -e '/psp bench: begin/,/psp bench: end/{//!d}' -e '/psp bench: begin/r out/bench/comparison.md' docs/comparison.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

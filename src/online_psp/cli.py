@@ -12,6 +12,7 @@ from online_psp.commands.info import info
 from online_psp.commands.merge import merge
 from online_psp.commands.plot import plot
 from online_psp.commands.transform import transform
+from online_psp.comparison.command import bench
 from online_psp.datasets.commands import datasets
 from online_psp.experiments.commands import evaluate, reproduce
 
@@ -78,6 +79,7 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
 app.command()(reproduce)
 app.command()(evaluate)
 app.command()(datasets)
+app.command()(bench)
 
 
 if __name__ == "__main__":

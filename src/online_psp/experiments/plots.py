@@ -47,7 +47,7 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
     """The look of the pictures, for as long as one is drawn."""
     from matplotlib import rc_context
 
@@ -55,7 +55,7 @@ def _style() -> AbstractContextManager[None]:
     return rc_context(settings)
 
 
-def _new(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -66,7 +66,7 @@ def _new(width: float, height: float) -> Figure:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure, in the format that the name says; the same figure gives the same bytes."""
-    with _style():
+    with style():
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
@@ -86,8 +86,8 @@ def fig1(rows: Sequence[Row]) -> Figure:
     """Time per sample against K: a row of panels for each D, a column for each way of running."""
     rows = select(rows, metric="seconds_per_sample")
     sizes = [int(str(D)) for D in distinct(rows, "D")]
-    with _style():
-        figure = _new(11, 3.2 * len(sizes) + 0.6)
+    with style():
+        figure = new_figure(11, 3.2 * len(sizes) + 0.6)
         grid = figure.subplots(len(sizes), len(WAYS), sharex=True, sharey=True, squeeze=False)
         for line, D in zip(grid, sizes, strict=True):
             for axes, way in zip(line, WAYS, strict=True):
@@ -133,8 +133,8 @@ def fig2(rows: Sequence[Row]) -> Figure:
     rows = [row for row in rows if not row.label.startswith("SM")]
     sizes = list(dict.fromkeys((row.D, row.K) for row in rows))
     colours = colours_of(str(label) for label in distinct(rows, "label"))
-    with _style():
-        figure = _new(3.0 * len(sizes) + 0.6, 6.2)
+    with style():
+        figure = new_figure(3.0 * len(sizes) + 0.6, 6.2)
         grid = figure.subplots(2, len(sizes), sharex=True, sharey="row", squeeze=False)
         for line, metric, name in zip(grid, ("err_batch", "err_pop"), ("Err_batch", "Err_pop"), strict=True):
             for axes, (D, K) in zip(line, sizes, strict=True):
@@ -193,8 +193,8 @@ def fig3(rows: Sequence[Row]) -> Figure:
     rows = [row for row in select(rows, metric="err_batch") if not row.label.startswith("SM")]
     sets, several = [str(name) for name in distinct(rows, "data")], sorted({row.K for row in rows})
     colours = colours_of(str(label) for label in distinct(rows, "label"))
-    with _style():
-        figure = _new(3.7 * len(sets), 2.7 * len(several) + 0.6)
+    with style():
+        figure = new_figure(3.7 * len(sets), 2.7 * len(several) + 0.6)
         grid = figure.subplots(len(several), len(sets), sharex="col", sharey=True, squeeze=False)
         for line, K in zip(grid, several, strict=True):
             for axes, name in zip(line, sets, strict=True):
@@ -222,8 +222,8 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
     """
     errors = select(rows, metric="err_batch")
     sets = [str(name) for name in distinct(errors, "data")]
-    with _style():
-        figure = _new(13.5, 2.6 * len(sets))
+    with style():
+        figure = new_figure(13.5, 2.6 * len(sets))
         shown = max(len(chosen_moments(select(errors, data=name))) for name in sets)
         grid = figure.add_gridspec(len(sets), shown + 3, width_ratios=[2.4] + [1.0] * (shown + 2))
         for line, name in enumerate(sets):
@@ -256,8 +256,8 @@ def evaluation(rows: Sequence[Row]) -> Figure:
     """Err_batch against samples seen, of everybody's algorithms on one data set."""
     rows = select(rows, metric="err_batch")
     colours = colours_of(str(label) for label in distinct(rows, "label"))
-    with _style():
-        figure = _new(7.5, 4.5)
+    with style():
+        figure = new_figure(7.5, 4.5)
         axes = figure.subplots()
         error_panel(axes, rows, colours)
         _keep_inexact(axes, rows)

@@ -1,0 +1,85 @@
+"""``psp bench``: arguments in, calls out."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", "-d", help="spiked, power-law, a data set known by name, or a file; may be given several times."),
+    ] = None,
+    components: Annotated[
+        int | None, typer.Option("-k", "--components", min=1, help="Directions sought; 16, or less for narrow data.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only methods whose name has this in it; may be given several times.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sets and one run of each: a minute at most.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Timed fits of each; slow ones get fewer.", show_default="3, or 1 with --quick")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=32, help="Rows of each set at most; 20,000 of stored ones by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the picture and the page.")] = Path("psp-bench"),
+) -> None:
+    """Compare with what people would use instead: time, error and memory on the same rows, single-threaded, in one process."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from online_psp.comparison import plot, problems, runner, tables
+    from online_psp.comparison.methods import methods
+    from online_psp.comparison.results import write_csv
+    from online_psp.experiments.plots import save
+
+    size = problems.QUICK if quick else problems.FULL
+    times = repeats or (1 if quick else 3)
+    chosen = [method for method in methods() if not only or any(part.lower() in method.name.lower() for part in only)]
+    if not chosen:
+        typer.echo(
+            f"No method has {' or '.join(only or [])} in its name; there are: {', '.join(method.name for method in methods())}.", err=True
+        )
+        raise typer.Exit(2)
+    console, runs = Console(), []
+    names = data or list(problems.default_names())
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("reading", total=len(names) * runner.steps(chosen, times))
+            for name in names:
+                progress.update(task, description=f"{name}: reading, and batch PCA")
+                problem = problems.prepare(name, size, components, rows)
+                found = runner.compare(problem, chosen, times, lambda words: progress.update(task, advance=1, description=words))
+                runs.append((problem, found))
+    except (ValueError, FileNotFoundError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        typer.echo("Stopped; nothing was written.", err=True)
+        raise typer.Exit(130) from error
+    for problem, found in runs:
+        console.print(tables.to_rich(problem, found))
+        for line in tables.statements(found):
+            console.print(line, highlight=False)
+    for line in tables.peers_note():
+        console.print(line, highlight=False)
+    results = [result for _, found in runs for result in found]
+    out.mkdir(parents=True, exist_ok=True)
+    write_csv(results, out / "comparison.csv")
+    (out / "comparison.md").write_text(tables.page(runs, _command(sys.argv[1:]), times), encoding="utf-8")
+    if any(not result.failed for result in results):
+        save(plot.scatter(results), out / "comparison.png")
+    console.print(f"written: {out / 'comparison.csv'}, comparison.md, comparison.png", highlight=False)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """What was asked for, without the folder that it went to."""
+    kept = [
+        word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+        if "--out" not in (before, word) and not word.startswith("--out=")
+    ]
+    return shlex.join(["psp", *kept])

@@ -1,0 +1,86 @@
+"""The rows that everybody is given: centred and scaled once, offline, the same for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from online_psp.datasets import KNOWN, SpikedCovariance, load, locate
+from online_psp.metrics import batch_components, standardize
+from online_psp.types import Floats
+
+SPIKED, POWER = "spiked", "power-law"
+SYNTHETIC = (SPIKED, POWER)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run: rows and features of the synthetic sets, rows of the others at most, and K where the user names none."""
+
+    synthetic_rows: int
+    D: int
+    rows: int
+    K: int
+
+
+FULL, QUICK = Size(6000, 1024, 20_000, 16), Size(1500, 256, 1500, 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows with the batch answer.
+
+    Attributes
+    ----------
+    X : (N, D)
+        Standardised: the mean subtracted, divided by the mean norm.
+    V : (D, K)
+        The top-K eigenvectors of their covariance.
+    """
+
+    name: str
+    about: str
+    X: Floats
+    V: Floats
+
+    @property
+    def K(self) -> int:
+        """Directions sought."""
+        return int(self.V.shape[1])
+
+
+def default_names() -> tuple[str, ...]:
+    """Two synthetic sets, and MNIST where it is present; otherwise the digits inside scikit-learn."""
+    return (*SYNTHETIC, "mnist" if locate("mnist") is not None else "digits")
+
+
+def prepare(name: str, size: Size, K: int | None = None, rows: int | None = None) -> Problem:
+    """Rows by name: "spiked", "power-law", a data set known by name, or a file."""
+    X, about = _synthetic(name, size, rows) if name in SYNTHETIC else _stored(name, rows or size.rows)
+    K = K or (size.K if X.shape[1] > 8 * size.K else max(1, X.shape[1] // 8))
+    if not 1 <= 2 * K <= min(X.shape):
+        raise ValueError(
+            f"K must be between 1 and {min(X.shape) // 2} for {name}, {X.shape[0]} × {X.shape[1]}, with 2K directions kept; got {K}."
+        )
+    X = standardize(X)
+    label = name if name in SYNTHETIC or name in KNOWN else Path(name).stem
+    return Problem(label, about, X, batch_components(X, K))
+
+
+def _synthetic(name: str, size: Size, rows: int | None) -> tuple[Floats, str]:
+    n, D = rows or size.synthetic_rows, size.D
+    if name == SPIKED:
+        return SpikedCovariance(D, size.K, 0.01, seed=0).draw(n), f"the paper's model: {size.K} directions in white noise, ρ = 0.01"
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    return (rng.standard_normal((n, D)) / np.sqrt(np.arange(1, D + 1))) @ turn, "k-th variance 1/k, as in natural images: no gap to find"
+
+
+def _stored(name: str, most: int) -> tuple[Floats, str]:
+    found = load(name)
+    chosen = np.random.default_rng(0).permutation(found.N)[:most]
+    title = KNOWN[name].title if name in KNOWN else str(Path(name).name)
+    about = title + (f", {most:,} of {found.N:,} rows" if most < found.N else "") + ", in random order"
+    return np.asarray(found.X[chosen], dtype=np.float64), about
