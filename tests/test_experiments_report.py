@@ -170,6 +170,12 @@ def test_markup_in_names_stays_text(tmp_path: Path) -> None:
     assert not re.search(r"<(u|s|x|y|z|script)>", report.read_text(encoding="utf-8"))
 
 
+def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
+    page = tables.Table("t", ("K", "algorithm", "µs"), (("64", "FSM", "1,000"), ("128", "SM", "–"))).to_html()
+    assert re.findall(r'<td class="(\w+)">', page) == ["number", "text", "number"] * 2
+    assert re.findall(r'<th class="(\w+)">', tables.Table("t", ("a", "b"), ()).to_html()) == ["text", "text"]
+
+
 def drawn_texts(figure: Figure) -> list[Text]:
     """The texts of a figure that are drawn: tick labels only where there is an axis, and within it."""
     texts = [text for legend in figure.legends for text in legend.get_texts()]

@@ -12,7 +12,9 @@ from online_psp import mat_file, model_file
 from online_psp.algorithms._snapshot import algorithm_from_state, algorithm_state, used
 from online_psp.exact import Kept, ReadOut, Scatter, merge_scatter
 from online_psp.model_file import Contents, Fields, ModelFileError
-from online_psp.pca import OnlinePCA, Stream, flip_signs
+from online_psp.pca import OnlinePCA
+from online_psp.pca_input import check_parameters
+from online_psp.pca_stream import Stream, flip_signs
 from online_psp.standardize import Moments
 from online_psp.types import Array, Rate
 
@@ -113,7 +115,7 @@ def pca_from_state(fields: Fields, learning_rate: Rate | None, cls: type[OnlineP
         given.count("block_size", 1)
     model = cls(**parameters, learning_rate=learning_rate)
     try:
-        model._check_parameters()
+        check_parameters(model)
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"its parameters are impossible ({error})") from None
     if fields.value("fitted", bool):
@@ -195,6 +197,6 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     model.n_features_in_ = D
     model._stream = stream
     if rest is not None:
-        model._go_on_from(stream, rest)
+        stream.go_on_from(rest, model)
     stream.found = ReadOut(flip_signs(found.components), scatter)
     return model

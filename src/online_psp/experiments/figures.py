@@ -32,7 +32,7 @@ def sm(gamma: float) -> Curve:
 FIVE = (IPCA, CCIPCA, fsm(0.6), fsm(1.5), fsm(2.0))
 EPOCHS = {"yale": 10, "orl": 30, "mnist": 1}
 _MOMENTS = 40
-_QUICK_MOMENTS = 20
+_QUICK_MOMENTS = 16
 _QUICK_IPCA = 512  # beyond this K, IPCA in blocks takes longer than all the rest of a quick figure 1
 
 

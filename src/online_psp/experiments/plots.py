@@ -82,6 +82,17 @@ def _log_ticks(axes: Axes, values: Sequence[int]) -> None:
     axes.minorticks_off()
 
 
+def _plain_numbers(axes: Axes) -> None:
+    """Write 0.2, not 2 × 10⁻¹, on an axis of errors that spans little more than a decade."""
+    from matplotlib.ticker import NullLocator
+
+    low, high = axes.get_ylim()
+    if high < 30 * low:
+        shown = [value for value in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0) if low <= value <= high]
+        axes.set_yticks(shown, [f"{value:g}" for value in shown])
+        axes.yaxis.set_minor_locator(NullLocator())
+
+
 def fig1(rows: Sequence[Row]) -> Figure:
     """Time per sample against K: a row of panels for each D, a column for each way of running."""
     rows = select(rows, metric="seconds_per_sample")
@@ -166,11 +177,20 @@ def error_panel(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> 
         if seen:
             _curve(axes, seen, [[row.value for row in select(mine, t=t)] for t in seen], label, colour, None)
         if seen and median(row.value for row in select(mine, t=seen[-1])) < EXACT:
-            _remark(axes, (seen[-1], 0.12), f"{label}: exact ↓", colour, ha="right")
+            _remark_exact(axes, label, colour, seen, [median(row.value for row in select(mine, t=t)) for t in seen])
     N, end = rows[0].N, max(row.t for row in rows)
     if end > N:
         axes.axvline(N, color="0.5", linestyle=":", linewidth=1)
         _remark(axes, (N, 0.02), "one pass", "0.4", ha="left")
+
+
+def _remark_exact(axes: Axes, label: str, colour: str, seen: Sequence[int], errors: Sequence[float]) -> None:
+    """Say that a line leaves the picture, beside the place where it does and on the side that has room."""
+    last = max((i for i, error in enumerate(errors) if error >= EXACT), default=-1)  # not so at the very end
+    if last >= 0 and seen[last] ** 2 >= seen[0] * seen[-1]:
+        _remark(axes, (seen[last], 0.12), f"{label}: exact ↓", colour, ha="right")
+    else:
+        _remark(axes, (seen[last + 1], 0.12), f"↓ {label}: exact", colour, ha="left")
 
 
 def _remark(axes: Axes, place: tuple[float, float], text: str, colour: str, ha: Literal["left", "right"]) -> None:
@@ -220,6 +240,9 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
     layouts : mapping
         From the name of a data set to how its rows are pictures.
     """
+    from matplotlib.patheffects import withStroke
+
+    halo = withStroke(linewidth=2.5, foreground="white")  # letters stay legible where they meet a line
     errors = select(rows, metric="err_batch")
     sets = [str(name) for name in distinct(errors, "data")]
     with style():
@@ -234,8 +257,9 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
             axes.axhline(0.2, color="0.5", linestyle="--", linewidth=1)
             axes.margins(0.1, 0.12)  # room for the letters
             axes.plot([row.t for row in picked], [row.value for row in picked], "o", color="#D55E00")
+            _plain_numbers(axes)
             for letter, row in zip("abcdefg", picked, strict=False):
-                axes.annotate(letter, (row.t, row.value), xytext=(4, 4), textcoords="offset points", color="#D55E00")
+                axes.annotate(letter, (row.t, row.value), xytext=(4, 4), textcoords="offset points", color="#D55E00", path_effects=[halo])
             axes.set_title(f"{name.upper()}, {mine[0].label}, K = {mine[0].K}")
             axes.set_ylabel("Err_batch")
             axes.set_xlabel("samples seen")

@@ -32,7 +32,8 @@ _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Figure 1: time per sample",
             "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the equations as published, in NumPy, a sample at a time; then this "
             "package's fit_next and fit_block, which give the same iterates. One scale for all: the distance downwards is the speed-up. "
-            "Every run has fresh samples; fit_next and fit_block are timed over whole blocks, so that work put off is counted.",
+            "Every run has fresh samples; fit_next and fit_block are timed over whole blocks, so that work put off is counted. "
+            "A dash in the tables: not run.",
         ),
         "fig2": (
             "Figure 2: error against noise on spiked data",

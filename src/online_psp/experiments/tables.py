@@ -25,9 +25,14 @@ class Table:
     lines: tuple[tuple[str, ...], ...]
 
     def to_html(self) -> str:
-        """An HTML table."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self.lines)
+        """An HTML table; numbers are to stand under one another, words begin at the left."""
+        kinds = ['class="number"' if all(map(_is_number, cells)) else 'class="text"' for cells in zip(*self.lines, strict=True)]
+        kinds = kinds or ['class="text"'] * len(self.header)
+        head = "".join(f"<th {kind}>{html.escape(cell)}</th>" for kind, cell in zip(kinds, self.header, strict=True))
+        body = "".join(
+            "<tr>" + "".join(f"<td {kind}>{html.escape(cell)}</td>" for kind, cell in zip(kinds, line, strict=True)) + "</tr>"
+            for line in self.lines
+        )
         return f"<table><caption>{html.escape(self.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_markdown(self) -> str:
@@ -46,6 +51,10 @@ class Table:
         for line in self.lines:
             table.add_row(*line)
         return table
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in ("-", "–")
 
 
 def number(value: float) -> str:
@@ -86,14 +95,14 @@ def noise(rows: Sequence[Row]) -> list[Table]:
     """Median errors for every noise level."""
     labels = [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM")]
     tables = []
-    for metric in ("err_batch", "err_pop"):
+    for metric, name in (("err_batch", "Err_batch"), ("err_pop", "Err_pop")):
         for D, K in dict.fromkeys((row.D, row.K) for row in rows):
             panel = select(rows, D=D, K=K, metric=metric)
             lines = []
             for rho in sorted({row.rho for row in panel}):
                 medians = [median(row.value for row in select(panel, rho=rho, label=label)) for label in labels]
                 lines.append((f"{rho:.2g}", *map(number, medians)))
-            title = f"{metric}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials"
+            title = f"{name}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials"
             tables.append(Table(title, ("ρ", *labels), tuple(lines)))
     return tables
 
