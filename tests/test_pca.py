@@ -243,9 +243,10 @@ def test_float32_in_float32_out(name: str) -> None:
     assert OnlinePCA(4, dtype=np.float32).fit(X).components_.dtype == np.float32
 
 
-def test_fit_next_projects_on_the_components() -> None:
+@pytest.mark.parametrize("whiten", [False, True])
+def test_fit_next_projects_on_the_components(whiten: bool) -> None:
     X = wide(2000)
-    model = OnlinePCA(4).partial_fit(X[:1000])
+    model = OnlinePCA(4, whiten=whiten).partial_fit(X[:1000])
     y = model.fit_next(X[1000])  # the first one after a block reads out anew
     assert np.allclose(y, model.transform(X[1000:1001])[0], atol=1e-9)
     Y = np.array([model.fit_next(x) for x in X[1001:]])

@@ -175,8 +175,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weight = stream.moments.weight
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
-            stream.components = np.ascontiguousarray(self.components_)
-        return np.asarray(self._scores(np.asarray(x, dtype=stream.dtype)[np.newaxis], stream.components)[0])
+            scale = self._deviations(stream.dtype)[:, np.newaxis] if self.whiten else 1.0
+            stream.components = np.ascontiguousarray(self.components_ / scale, dtype=stream.dtype)
+        point = np.asarray(x, dtype=stream.dtype)
+        if self.center:
+            point = (point - stream.moments.mean).astype(stream.dtype, copy=False)
+        return np.asarray(stream.components @ point)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Take in what another model has learned from other rows, as if this one had seen them too.

@@ -49,7 +49,7 @@ class Stream(WritableState):
         self.n_samples = 0
         self.found: ReadOut | None = None
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
-        self.components: Array = np.zeros((0, D))  # what it projects on until then
+        self.components: Array = np.zeros((0, D))  # what it projects on until then, scaled if it whitens
 
     @property
     def D(self) -> int:
