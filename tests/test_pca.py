@@ -252,7 +252,8 @@ def test_fit_next_projects_on_the_components(whiten: bool) -> None:
     Y = np.array([model.fit_next(x) for x in X[1001:]])
     expected = model.transform(X[1001:])
     assert Y.shape == (999, 4)
-    assert np.linalg.norm(np.linalg.norm(Y, axis=1) - np.linalg.norm(expected, axis=1)) < 0.01 * np.linalg.norm(expected)
+    within = 0.05 if whiten else 0.01  # a standard deviation is known to 2 % after a thousand samples
+    assert np.linalg.norm(np.linalg.norm(Y, axis=1) - np.linalg.norm(expected, axis=1)) < within * np.linalg.norm(expected)
     before = pickle.dumps(model)
     for bad, message in ((X[0, :5], "one sample of shape"), (X[0] * np.nan, "finite"), (X[:2], "one sample of shape")):
         with pytest.raises(ValueError, match=message):
