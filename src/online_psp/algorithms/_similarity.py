@@ -89,7 +89,7 @@ def trace_of(A: Floats) -> float:
 class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
-    _cost = FixedCost(call=35e-6, passes=2.0)
+    _cost = FixedCost(call=35e-6, passes=5.0)
     _kinds = 2
     _foreign = True
     _options = ("gamma",)
