@@ -240,7 +240,7 @@ class IPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1), t from 1; ``1/(t+1)`` by default.
     """
 
-    _cost = FixedCost(call=150e-6, passes=4.0, pairs=6.0)
+    _cost = FixedCost(call=150e-6, passes=6.0, pairs=6.0)
     _orthonormal = True
 
     def __init__(
