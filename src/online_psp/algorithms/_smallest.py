@@ -3,7 +3,9 @@
 IPCA needs one eigenvector of ``T = keep diag(S, 0) + α w wᵀ``, w = [y; ρ], keep = 1 − α: the one to be dropped. With ``N = (S + δI)⁻¹``
 at hand, ``T + keep δ I`` has the same eigenvectors, and its inverse is applied by the Sherman–Morrison rule for one product with N. So the
 pair is the *largest* one of that inverse, and Lanczos' method finds it in a few steps, because what a sample adds outside the subspace is
-small next to what the subspace holds. The pair is then checked against T itself, and mended where N has drifted.
+small next to what the subspace holds. Where it is not, as before anything has been learned, the smallest eigenvalues lie close together and
+the steps are many; then −δ is moved up to just below them, which sets them apart. The pair is checked against T itself, and mended where N
+has drifted.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ from online_psp._numba import kernel
 from online_psp.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
-_MOST_STEPS = 32
+_MOST_STEPS = 160  # some ten do where the smallest eigenvalue stands apart; many are close before anything has been learned
 _MOST_REPAIRS = 4
+NOT_MADE = np.inf
+"""In place of a δ: there is no N yet."""
 
 
 @kernel
-def invert_shifted(S: Floats, size: float, N: Floats) -> float:
-    """``N = (S + δI)⁻¹``; returns δ, which is nothing next to `size`, the trace of T, and enough for an S that is singular."""
+def invert_shifted(S: Floats, delta: float, N: Floats) -> None:
+    """``N = (S + δI)⁻¹``, exactly symmetric."""
     K = S.shape[0]
-    delta = 4.0 * _EPS * size
     shifted = S.copy()
     for k in range(K):
         shifted[k, k] += delta
@@ -32,12 +35,14 @@ def invert_shifted(S: Floats, size: float, N: Floats) -> float:
             middle = 0.5 * (N[i, j] + N[j, i])
             N[i, j] = middle
             N[j, i] = middle
-    return delta
 
 
 @kernel
 def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, out: Floats) -> None:
-    """``out = (T + keep δ I)⁻¹ g`` for g of length K+1."""
+    """``out = ±(T + keep δ I)⁻¹ g`` for g of length K+1, with the sign that makes the eigenvalue in question the largest, and positive.
+
+    Where −δ is above the smallest eigenvalue of T, that one, and no other, is negative in the inverse.
+    """
     K = N.shape[0]
     np.dot(N, g[:K], out[:K])
     along = 0.0
@@ -45,9 +50,10 @@ def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: flo
         along += Ny[k] * g[k]
     scale = keep * delta * beta + rho * rho
     share = (delta * along + rho * g[K]) / scale
+    sign = 1.0 if scale > 0.0 else -1.0
     for k in range(K):
-        out[k] = (out[k] - share * Ny[k]) / keep
-    out[K] = (beta * g[K] - rho * along / keep) / scale
+        out[k] = sign * (out[k] - share * Ny[k]) / keep
+    out[K] = sign * (beta * g[K] - rho * along / keep) / scale
 
 
 @kernel
@@ -59,7 +65,7 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
     if n == 1:
         s[0] = 1.0
         return float(a[0])
-    theta = 0.0
+    theta = -np.inf
     for i in range(n):
         radius = (abs(b[i - 1]) if i > 0 else 0.0) + (abs(b[i]) if i < n - 1 else 0.0)
         theta = max(theta, a[i] + radius)
@@ -72,7 +78,7 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
             pivot = theta - a[i] - square / pivot
             logarithmic += slope / pivot
         step = 1.0 / logarithmic
-        if not step > 2.0 * _EPS * theta:
+        if not step > 2.0 * _EPS * abs(theta):
             break
         theta -= step
     s[n - 1] = 1.0
@@ -89,8 +95,8 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
 
 
 @kernel
-def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, v: Floats) -> None:
-    """Leave in v the vector of the largest eigenvalue of the inverse, as far as a few steps get it."""
+def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, v: Floats) -> tuple[int, bool]:
+    """Leave in v the vector of the largest eigenvalue of the inverse; how many steps that took, and whether they were enough."""
     K = N.shape[0]
     most = min(_MOST_STEPS, K + 1)
     V, w = np.empty((most, K + 1)), np.empty(K + 1)
@@ -105,12 +111,12 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
     for k in range(K + 1):
         start[k] += 0.01 * np.cos(1.7 * k * k + 0.3) / np.sqrt(K + 1.0)
     start /= np.sqrt(np.dot(start, start))
-    steps = 0
+    steps, enough = 0, False
     for j in range(most):
         _apply(V[j], N, Ny, keep, delta, rho, beta, w)
         a[j] = 0.0
-        for _ in range(2):
-            for i in range(j, -1, -1):
+        for again in range(2):
+            for i in range(j, max(0, j - 1) - 1 if again else -1, -1):
                 c = 0.0
                 for k in range(K + 1):
                     c += V[i, k] * w[k]
@@ -123,9 +129,11 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
             square += w[k] * w[k]
         b[j] = np.sqrt(square)
         steps = j + 1
-        theta = _top_of_tridiagonal(a, b, steps, s)
-        if j + 1 == most or b[j] <= _EPS * theta or b[j] * abs(s[j]) <= _EPS * theta:
-            break
+        if j < 16 or j % 4 == 0 or j + 1 == most:
+            theta = _top_of_tridiagonal(a, b, steps, s)
+            enough = b[j] <= _EPS * abs(theta) or b[j] * abs(s[j]) <= _EPS * abs(theta) or j == K
+            if enough or j + 1 == most:
+                break
         for k in range(K + 1):
             V[j + 1, k] = w[k] / b[j]
     for k in range(K + 1):
@@ -133,6 +141,7 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
     for i in range(steps):
         for k in range(K + 1):
             v[k] += s[i] * V[i, k]
+    return steps, enough
 
 
 @kernel
@@ -172,7 +181,7 @@ def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Float
 
 
 @kernel
-def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, v: Floats) -> tuple[float, float]:
+def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, v: Floats) -> tuple[float, float, int]:
     """The smallest eigenpair of T.
 
     Parameters
@@ -184,13 +193,15 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
     y, rho, alpha : (K,), float, float
         The sample in the subspace, what is left of its length outside, and its step size.
     delta : float
-        The shift inside N; negative where N is not made yet.
+        The shift inside N, or NOT_MADE.
     v : (K+1,), filled
         Unit length, the last entry not negative.
 
     Returns
     -------
     value, delta : float
+    steps : int
+        How many products with N it took.
     """
     K = S.shape[0]
     keep = 1.0 - alpha
@@ -199,14 +210,18 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
         trace += keep * S[k, k] + alpha * y[k] * y[k]
     enough = 8.0 * _EPS * trace
     r, correction = np.empty(K + 1), np.empty(K + 1)
-    value, fresh = 0.0, False
-    if delta < 0.0:
-        delta, fresh = invert_shifted(S, trace, N), True
+    nothing = 4.0 * _EPS * trace  # next to T, and enough for an S that is singular
+    value, fresh, steps = 0.0, delta == NOT_MADE, 0
+    if fresh:
+        delta = nothing
+        invert_shifted(S, delta, N)
     while True:
         np.dot(N, y, Ny)
         beta = 1.0 / alpha + np.dot(y, Ny) / keep
         if beta > 0.0:  # otherwise N has lost its definiteness
-            _lanczos(N, Ny, keep, delta, rho, beta, v)
+            more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, v)
+            steps += more
+            fresh = fresh or not long_enough  # where it was too short, N is not to blame
             value, length = _residual(v, S, y, keep, rho, alpha, r)
             for _ in range(_MOST_REPAIRS):
                 if length <= enough:
@@ -220,25 +235,36 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
             v[:] = _dense(S, y, keep, rho, alpha)
             value, length = _residual(v, S, y, keep, rho, alpha, r)
             break
-        delta = invert_shifted(S, trace, N)
+        delta = nothing
+        invert_shifted(S, delta, N)
         fresh = True
     if v[K] < 0.0:
         v *= -1.0
-    return value, delta
+    return value, delta, steps
 
 
 @kernel
-def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, value: float, v: Floats) -> None:
-    """N after the pair (value, v) has been dropped: the reflection that turns v into the last unit vector, applied to the inverse of T."""
+def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, value: float, v: Floats) -> float:
+    """N after the pair (value, v) has been dropped: the reflection that turns v into the last unit vector, applied to the inverse of T.
+
+    Returns
+    -------
+    float
+        The new δ; NOT_MADE, and N is of no use any more, where the value is too close to −δ to divide by what lies between.
+    """
     K = N.shape[0]
     keep, g = 1.0 - alpha, 1.0 + v[K]
+    apart = value + keep * delta
+    if not abs(apart) > 1e-8 * (abs(value) + abs(keep * delta)):
+        return NOT_MADE
     beta = 1.0 / alpha + np.dot(y, Ny) / keep
     scale = keep * delta * beta + rho * rho
     inner = delta / (keep * scale)
     cross = rho / (scale * keep * g)
-    outer = (beta / scale - 1.0 / (value + keep * delta)) / (g * g)
+    outer = (beta / scale - 1.0 / apart) / (g * g)
     for i in range(K):
         on_Ny = cross * v[i] - inner * Ny[i]
         on_p = cross * Ny[i] + outer * v[i]
         for j in range(K):
             N[i, j] = N[i, j] / keep + on_Ny * Ny[j] + on_p * v[j]
+    return keep * delta

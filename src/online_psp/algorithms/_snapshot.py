@@ -16,6 +16,7 @@ import numpy as np
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._similarity import SimilarityMatching
+from online_psp.algorithms._smallest import NOT_MADE
 from online_psp.algorithms.ipca import IPCA
 from online_psp.blocks import Block, GramBlock
 from online_psp.frames import FrameBlock
@@ -67,7 +68,8 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
             n = model._block.n
             arrays["S"], arrays["N"] = model._S, model._N
             arrays["P"], arrays["T"] = (used(a, n) if n else np.zeros_like(b) for a, b in _moves(model))
-            state["delta"], state["since_restore"] = float(model._delta), int(model._since_restore)
+            state["delta"] = None if model._delta == NOT_MADE else float(model._delta)
+            state["spent"], state["since_restore"] = int(model._spent), int(model._since_restore)
     if model._block is not None:
         n = state["open"] = model._block.n
         direct = getattr(model._block, "direct", False)  # then the samples are not in the stack, and what is there was never written
@@ -191,7 +193,8 @@ def _set_running(model: Any, fields: Fields) -> None:
         if isinstance(model, IPCA):
             model._S, model._N = fields.array("S", (K, K)), fields.array("N", (K, K))
             model._P, model._T = fields.array("P", (pending, K)), fields.array("T", (pending, m))
-            model._delta, model._since_restore = fields.number("delta", -1.0), fields.count("since_restore")
+            model._delta = NOT_MADE if fields.values.get("delta") is None else fields.number("delta")
+            model._spent, model._since_restore = fields.count("spent"), fields.count("since_restore")
         block._trust, block._negligible = 10.0 * eps**0.5, 4.0 * eps
     block.loaded = block.X = None
     block.n = fields.count("open", 0, pending - 1)

@@ -37,11 +37,13 @@ from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.algorithms._smallest import smallest, turn_inverse
+from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.frames import FrameBlock
 from online_psp.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7
+_FEW_STEPS = 16
+_BELOW = 0.997
 
 
 class IPCAState(NamedTuple):
@@ -131,8 +133,9 @@ def recur(
     S: Floats,
     N: Floats,
     delta: float,
+    spent: int,
     Y: Floats,
-) -> float:
+) -> tuple[float, int]:
     """Samples `first` … `last`−1, in orthonormal coordinates of the block.
 
     The subspace has the orthonormal basis ``B = Z − Pᵀ T`` and the covariance S in it. A sample with something outside adds a direction,
@@ -150,7 +153,9 @@ def recur(
     P, T : (n, K), (n, m)
         What the basis has moved by since; zero from sample `first` on.
     S, N, delta : (K, K), (K, K), float
-        The covariance, and ``(S + δI)⁻¹``; both are changed in place, the new δ is returned. A negative δ says that N is not made yet.
+        The covariance, and ``(S + δI)⁻¹``; both are changed in place, the new δ, or NOT_MADE, is returned.
+    spent : int
+        Steps beyond a few that eigenvectors have taken since N was made; the new number is returned.
     Y : (last − first, K)
         Outputs: coordinates in the basis before the sample.
     """
@@ -176,7 +181,7 @@ def recur(
             continue
         rho = np.sqrt(rho2)
         if np.sqrt(alpha) * rho <= _NO_RESIDUAL * np.sqrt(norm2):
-            if delta >= 0.0:
+            if delta != NOT_MADE:
                 np.dot(N, y, Ny)
                 beta = 1.0 / alpha + np.dot(y, Ny) / keep
                 if beta > 0.0:
@@ -186,13 +191,13 @@ def recur(
                             N[i, j] = N[i, j] / keep - c * Ny[j]
                     delta *= keep
                 else:
-                    delta = -1.0
+                    delta = NOT_MADE
             for i in range(K):
                 c = alpha * y[i]
                 for j in range(K):
                     S[i, j] = keep * S[i, j] + c * y[j]
             continue
-        value, delta = smallest(S, N, Ny, y, rho, alpha, delta, v)
+        value, delta, steps = smallest(S, N, Ny, y, rho, alpha, delta, v)
         value = max(value, 0.0)
         p, g = v[:K], 1.0 + v[K]
         for c in range(width):
@@ -212,17 +217,17 @@ def recur(
                 T[s, c] -= total / g * T[j, c]
         for k in range(K):
             P[s, k] = p[k]
-        if value > delta:
-            turn_inverse(N, Ny, y, rho, alpha, delta, value, v)
-            delta *= keep
-        else:  # S was singular
-            delta = -1.0
+        delta = turn_inverse(N, Ny, y, rho, alpha, delta, value, v) if value > delta else NOT_MADE  # if not, S was singular
         down = value / (g * g)
         for i in range(K):
             up = alpha * (y[i] - rho / g * p[i])
             for j in range(K):
                 S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
-    return delta
+        spent += max(0, steps - _FEW_STEPS)
+        if spent > K // 3 and value > 1e-10 * np.trace(S):  # as much as a new inverse costs
+            delta, spent = -_BELOW * value, 0  # no eigenvalue of S is below the one that went
+            invert_shifted(S, delta, N)
+    return delta, spent
 
 
 class IPCA(FrameAlgorithm):
@@ -264,7 +269,7 @@ class IPCA(FrameAlgorithm):
         super()._begin(basis)
         self._S: Floats = np.diag(self._sigma2)
         self._N: Floats = np.zeros((self.K, self.K))
-        self._delta, self._since_restore = -1.0, 0
+        self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
         self._P: Floats = np.zeros((0, self.K))
         self._T: Floats = np.zeros((0, 0))
 
@@ -275,9 +280,9 @@ class IPCA(FrameAlgorithm):
         if first == 0:
             self._P, self._T = np.zeros((len(block.rows), self.K)), np.zeros_like(block.rows)
         Y = np.empty((last - first, self.K))
-        self._delta = recur(
-            block.rows, block.first, alphas, first, last, block.Z, block.plain, self._P, self._T, self._S, self._N, self._delta, Y
-        )
+        P, T, S, N, delta, spent = self._P, self._T, self._S, self._N, self._delta, self._spent
+        outcome = recur(block.rows, block.first, alphas, first, last, block.Z, block.plain, P, T, S, N, delta, spent, Y)
+        self._delta, self._spent = outcome
         self._since_restore += last - first
         return Y
 
@@ -285,7 +290,7 @@ class IPCA(FrameAlgorithm):
         assert self._block is not None
         self._block.expand_by(self._P, self._T)
         if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) a sample
-            self._delta, self._since_restore = -1.0, 0
+            self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
 
     def get_components(self, orthogonalize: bool = True) -> Any:
         if orthogonalize or self._block is None:
