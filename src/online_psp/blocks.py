@@ -27,6 +27,7 @@ from scipy.linalg import blas
 
 from online_psp._numba import kernel
 from online_psp._state import WritableState
+from online_psp.products import dot, gram, matmul
 from online_psp.types import Array, Floats
 
 _STRIP = 2048
@@ -124,6 +125,7 @@ class GramBlock(Block):
     ----------
     P : (n, K)
     G : (n, n)
+        Its lower triangle.
     """
 
     def __init__(self, basis: Array, pending: int) -> None:
@@ -144,7 +146,7 @@ class GramBlock(Block):
         return self.loaded
 
     def load(self, X: Array) -> None:
-        self.loaded = (X @ self.basis.T).astype(np.float64, copy=False), (X @ X.T).astype(np.float64, copy=False)
+        self.loaded = matmul(X, self.basis.T).astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
         self.X = X
 
     def expand(self, a: float, C: Floats) -> None:
@@ -156,7 +158,7 @@ class GramBlock(Block):
 
     def turn(self, A: Floats) -> None:
         """``B ← A B``."""
-        self.basis[:] = A.astype(self.basis.dtype) @ self.basis
+        self.basis[:] = matmul(A.astype(self.basis.dtype), self.basis)
 
     def scale(self, factor: float) -> None:
         """``B ← factor B``."""
@@ -176,5 +178,4 @@ def row_squares(X: NDArray[Any]) -> Floats:
 def sum_of_squares(X: NDArray[Any]) -> float:
     """``‖X‖²``: one quick pass that tells whether everything is finite (if it is not, some row may be, or the sum overflowed)."""
     flat = X.ravel(order="K")
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.dot(flat, flat))
+    return dot(flat, flat)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import blas, eigh, svd
 
 from online_psp._state import WritableState
+from online_psp.products import matmul
 from online_psp.types import Array, Floats
 
 _FEW_FEATURES = 6  # bases that the scatter matrix may weigh
@@ -102,7 +103,7 @@ class Scatter(Exact):
         X = self.rows[: self.n]
         if X.dtype == np.float64:
             return np.asarray(blas.dsyrk(1.0, X.T, beta=1.0, c=matrix, overwrite_c=1, lower=1))
-        matrix += X.T @ X
+        matrix += matmul(X.T, X)
         return matrix
 
     def read_out(self) -> ReadOut:

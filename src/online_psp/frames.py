@@ -9,6 +9,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.blocks import Block, last_row_products
+from online_psp.products import dot, gram, matmul
 from online_psp.types import Array, Floats
 
 _TILE_BYTES = 1 << 20
@@ -22,7 +23,7 @@ def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = N
     width = max(64, _TILE_BYTES // (B.itemsize * (len(B) + len(X))))
     for start in range(0, B.shape[1], width):
         columns = slice(start, start + width)
-        B[:, columns] = A @ source[:, columns] + C @ X[:, columns]
+        B[:, columns] = matmul(A, source[:, columns]) + matmul(C, X[:, columns])
 
 
 @kernel
@@ -104,8 +105,8 @@ class FrameBlock(Block):
             self._frame = None
             self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
             return
-        P = (X @ B.T).astype(np.float64, copy=False)
-        G = (X @ X.T).astype(np.float64, copy=False)
+        P = matmul(X, B.T).astype(np.float64, copy=False)
+        G = gram(X).astype(np.float64, copy=False)
         frame = self._factor(P, G)
         if frame is None:
             self._load_carefully(X)
@@ -147,7 +148,7 @@ class FrameBlock(Block):
         if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
             return np.eye(self.K)
         self.drift = 0.0
-        H = (self.basis @ self.basis.T).astype(np.float64, copy=False)
+        H = gram(self.basis).astype(np.float64, copy=False)
         factor, failed = lapack.dpotrf(H, lower=1)
         return None if failed or np.min(np.diag(factor) ** 2 / np.diag(H)) < self._trust else np.tril(factor)
 
@@ -158,7 +159,7 @@ class FrameBlock(Block):
         if basis_factor is None:
             return None
         within = solve_triangular(basis_factor, P.T, lower=True, check_finite=False).T
-        residual_factor, failed = lapack.dpotrf(G - within @ within.T, lower=1)
+        residual_factor, failed = lapack.dpotrf(G - gram(within), lower=1)
         if failed:
             return None
         shares = np.diag(residual_factor) ** 2 / np.diag(G)
@@ -199,7 +200,7 @@ class FrameBlock(Block):
         B, K, n = self.basis, self.K, len(X)
         P, T = P[:n], T[:n]
         if self.first == self.D:
-            B -= (P.T @ T).astype(B.dtype)
+            B -= matmul(P.T, T).astype(B.dtype)
         else:
             T = T[:, : K + n] if frame is None else over_stack(T[:, : K + n], frame)
             as_it_is = frame is None or np.array_equal(np.diag(frame)[:K], np.ones(K))
@@ -207,7 +208,7 @@ class FrameBlock(Block):
                 self._subtract(P, T, X)
             else:
                 A = np.eye(K) if as_it_is or frame is None else over_stack(np.eye(K), frame[:K, :K])
-                recombine(B, A - P.T @ T[:, :K], -P.T @ T[:, K:], X, self._source)
+                recombine(B, A - matmul(P.T, T[:, :K]), -matmul(P.T, T[:, K:]), X, self._source)
         self._let_go()
 
     def _subtract(self, P: Floats, T: Floats, X: Array) -> None:
@@ -218,7 +219,8 @@ class FrameBlock(Block):
         width = max(64, _TILE_BYTES // (B.itemsize * (K + len(X))))
         for start in range(0, self.D, width):
             columns = slice(start, start + width)
-            B[:, columns] = source[:, columns] - P.T @ (T[:, :K] @ source[:, columns] + T[:, K:] @ X[:, columns])
+            moves = matmul(T[:, :K], source[:, columns]) + matmul(T[:, K:], X[:, columns])
+            B[:, columns] = source[:, columns] - matmul(P.T, moves)
 
     def _in_hand(self) -> tuple[Array, Floats | None]:
         """The samples of the block in hand, and the frame of the stack."""
@@ -258,7 +260,7 @@ class FrameBlock(Block):
 
     def add(self, x: Array) -> bool:
         """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
-        if not math.isfinite(float(np.dot(x, x))):
+        if not math.isfinite(dot(x, x)):
             return False
         if self.n == 0:
             self._open()
@@ -289,10 +291,10 @@ class FrameBlock(Block):
         coordinates[:at] = 0.0
         for _ in range(2):
             coordinates[:at] += correction
-            row -= (solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype)) @ stack
-            correction = (stack @ row).astype(np.float64)
+            row -= matmul(solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype), stack)
+            correction = matmul(stack, row).astype(np.float64)
             forward_substitute(triangle, correction, at, self._known)
-        residual = float(np.linalg.norm(row))
+        residual = math.sqrt(dot(row, row))
         if residual <= self._negligible * norm:
             row[:] = 0.0
             return 0.0

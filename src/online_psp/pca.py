@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -29,6 +30,7 @@ from online_psp.exact import ReadOut, merge_scatter
 from online_psp.likelihood import covariance, log_likelihood, precision
 from online_psp.pca_input import check_parameters, check_rows, check_weights, foreign_namespace, rank_for
 from online_psp.pca_stream import Stream
+from online_psp.products import dot, matmul
 from online_psp.standardize import merge_moments
 from online_psp.types import Array, Floats, Rate
 
@@ -169,7 +171,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             row = np.array(x, dtype=stream.dtype)
             if row.shape != (self.n_features_in_,):
                 raise ValueError(f"fit_next takes one sample of shape ({self.n_features_in_},); got shape {row.shape}.")
-            if not math.isfinite(float(np.dot(row, row))):
+            if not math.isfinite(dot(row, row)):
                 raise ValueError("The sample has NaN, infinity or values whose squares overflow; every value must be finite.")
             stream.learn_one(row, self)
         weight = stream.moments.weight
@@ -180,7 +182,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         point = np.asarray(x, dtype=stream.dtype)
         if self.center:
             point = (point - stream.moments.mean).astype(stream.dtype, copy=False)
-        return np.asarray(stream.components @ point)
+        return matmul(stream.components, point)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Take in what another model has learned from other rows, as if this one had seen them too.
@@ -231,7 +233,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         components = self.components_
         if self.whiten:
             components = np.sqrt(self.explained_variance_)[:, np.newaxis].astype(components.dtype) * components
-        rows: Array = scores @ components + self.mean_
+        rows: Array = matmul(scores, components) + self.mean_
         return rows if xp is None else Kind(xp, X, rows.dtype).of(rows)
 
     def score_samples(self, X: ArrayLike) -> Floats:
@@ -371,7 +373,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return max(weight - 1.0, 1.0) if self.center else max(weight, 1.0)
 
     def _scores(self, rows: Array, components: Array) -> Array:
-        scores: Array = rows @ components.T
+        scores: Array = rows @ components.T if issparse(rows) else matmul(rows, components.T)
         if self.center:
             scores -= (self._stream.moments.mean @ components.T).astype(scores.dtype)
         if self.whiten:

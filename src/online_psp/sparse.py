@@ -31,6 +31,7 @@ from online_psp._state import WritableState
 from online_psp.blocks import GramBlock
 from online_psp.exact import Scatter
 from online_psp.frames import FrameBlock, over_stack
+from online_psp.products import matmul
 from online_psp.types import Array, Floats
 
 _REFRESH = 4  # as many times D non-zero entries pass between two exact computations of W S
@@ -257,9 +258,9 @@ class SparseGramBlock(GramBlock):
         weights = centring.weights
         CL, Cl = centring.right(C)
         # The new sum is S + Xᵀ weights: what W and X̃ make of it follows from the small arrays.
-        Gw = G @ weights
+        Gw = matmul(G, weights)
         S_new = self.square + float(weights @ XS)  # S · S_new
-        self.WS = a * (self.WS + weights @ XW) + CL @ (XS + Gw) - Cl * S_new
+        self.WS = a * (self.WS + matmul(weights, XW)) + matmul(CL, XS + Gw) - Cl * S_new
         self.square = S_new + float(weights @ (XS + Gw))
         self.q = a * self.q - Cl
         self.s *= a
@@ -274,7 +275,7 @@ class SparseGramBlock(GramBlock):
             self._refresh()
 
     def turn(self, A: Floats) -> None:
-        self.V[:] = self.V @ A.T.astype(self.V.dtype)
+        self.V[:] = matmul(self.V, A.T.astype(self.V.dtype))
         self.q, self.WS = A @ self.q, A @ self.WS
 
     def scale(self, factor: float) -> None:
@@ -325,7 +326,7 @@ class SparseFrameBlock(FrameBlock):
         if self._sparse_in_hand():
             start = np.zeros((self.K, T.shape[1]))
             start[:, : self.K] = np.eye(self.K)
-            self._move(start - P.T @ T)
+            self._move(start - matmul(P.T, T))
         else:
             super().expand_by(P, T)
         self._take_in()
@@ -340,7 +341,7 @@ class SparseFrameBlock(FrameBlock):
         Z = over_stack(Z, self._frame)
         K, B, rows = self.K, self.basis, self.block.rows
         CL, Cl = self.block.centring.right(Z[:, K:])
-        V = B.T @ Z[:, :K].T.astype(B.dtype)
+        V = matmul(B.T, Z[:, :K].T.astype(B.dtype))
         if rows.centre is not None:
             V -= np.outer(rows.centre.sums, Cl).astype(B.dtype)
         V = np.ascontiguousarray(V)

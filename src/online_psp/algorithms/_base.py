@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr
 from scipy.sparse import issparse
 
 from online_psp._state import WritableState
@@ -19,6 +19,7 @@ from online_psp.algorithms._block_size import FixedCost
 from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, row_squares, sum_of_squares
 from online_psp.frames import forward_substitute
+from online_psp.products import matmul
 from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 
@@ -215,12 +216,12 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             if self.D is None:
                 raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
             kept = np.zeros((self.K, self.D)) if self._kept is None else self._kept
-            return np.asarray(np.linalg.qr(kept.T)[0])
+            return np.asarray(qr(kept.T, mode="economic")[0])
         self._flush()
         basis = self._raw_basis()
         if not orthogonalize:
             return np.array(basis.T)
-        Q, R = np.linalg.qr(basis.T)
+        Q, R = qr(basis.T, mode="economic", check_finite=False)
         signs = np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype)
         U: Array = Q * signs
         return U
@@ -238,9 +239,9 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} have been seen.")
         self._flush()
         basis = self._raw_basis()
-        Q, R = np.linalg.qr(basis.T)
+        Q, R = qr(basis.T, mode="economic", check_finite=False)
         variances, vectors = eigh(self._covariance_within(R.astype(np.float64)))
-        return np.asarray((Q @ vectors[:, ::-1].astype(self.dtype)).T), np.maximum(variances[::-1], 0.0)
+        return matmul(vectors[:, ::-1].T.astype(self.dtype), Q.T), np.maximum(variances[::-1], 0.0)
 
     @property
     def block_rows(self) -> int:
@@ -350,7 +351,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         self.t += len(rows)
         if self.t == self.K:
             kept, self._kept = self._kept, None
-            self._begin(np.ascontiguousarray(np.linalg.qr(kept.T)[0].T))
+            self._begin(np.ascontiguousarray(qr(kept.T, mode="economic", check_finite=False)[0].T))
             Y[-1] = self._feed_first(kept, rates)
         return Y
 
@@ -365,7 +366,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         assert self._kept is not None
         t, L = self.t, self._kept_factor
         Y = np.zeros((n, self.K), dtype=self.dtype)
-        products = (self._kept[t : t + n] @ self._kept[: t + n].T).astype(np.float64)
+        products = matmul(self._kept[t : t + n], self._kept[: t + n].T).astype(np.float64)
         for i, row in enumerate(products):
             square = row[t + i]
             forward_substitute(L, row, t + i)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.frames import FrameBlock
+from online_psp.products import matmul
 from online_psp.sparse import SparseFrameBlock, frame_rows
 from online_psp.types import Array, Floats, Rate
 
@@ -97,7 +98,7 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
         return self._block.basis[np.argsort(-self._sigma2, kind="stable")]
 
     def _covariance_within(self, R: Floats) -> Floats:
-        return np.asarray((R * self.sigma2) @ R.T)
+        return matmul(R * self.sigma2, R.T)
 
     @property
     def sigma2(self) -> Floats:

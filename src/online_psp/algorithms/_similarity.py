@@ -16,6 +16,7 @@ from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_sta
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock, last_row_products
+from online_psp.products import full_gram, matmul
 from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
 
@@ -145,7 +146,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         if not self._stays_put(rates):
             return super()._feed_first(kept, rates)
         assert self._block is not None
-        Y: Floats = (kept @ self._block.basis.T).astype(np.float64) / self._scale
+        Y: Floats = matmul(kept, self._block.basis.T).astype(np.float64) / self._scale
         self._learn_within(Y, rates[0])
         return np.asarray(Y[-1])
 
@@ -165,7 +166,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
         if values[0] < floor:  # as `_lift_unexcited`, before there is a W
-            self._M = (vectors * np.where(values < floor, 100.0 * floor, values)) @ vectors.T
+            self._M = matmul(vectors * np.where(values < floor, 100.0 * floor, values), vectors.T)
         self._block.turn(self._M / self._scale)
         self._restore()
         self._guard(len(Y), trace, keep)
@@ -198,7 +199,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             return super().principal_components()
         # Far from its fixed point M is not the covariance of the outputs of today's F, but it is that of the outputs there were.
         variances, vectors = eigh(self._M)
-        return (vectors.T[::-1] @ turn).astype(self.dtype) @ self._raw_basis(), np.maximum(variances[::-1], 0.0)
+        return matmul(matmul(vectors.T[::-1], turn).astype(self.dtype), self._raw_basis()), np.maximum(variances[::-1], 0.0)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
@@ -321,8 +322,8 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             return
         values = np.maximum(values, 1e-4 * floor)
         lifted = np.where(small, 100.0 * floor, values)
-        self._M = (vectors * lifted) @ vectors.T
-        self._block.turn((vectors * (lifted / values)) @ vectors.T)
+        self._M = matmul(vectors * lifted, vectors.T)
+        self._block.turn(matmul(vectors * (lifted / values), vectors.T))
 
     def _lift_vanishing(self, trace: float) -> None:
         """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
@@ -334,7 +335,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
 
     def _raw_basis(self) -> Array:
         assert self._block is not None
-        return inverse(self._M).astype(self.dtype) @ self._block.basis
+        return matmul(inverse(self._M).astype(self.dtype), self._block.basis)
 
     def orthonormalize(self) -> None:
         """Bring ``F = M⁻¹ W`` back to the nearest one with orthonormal rows, where it has gone far from that; M stays.
@@ -345,19 +346,19 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._flush()
         turn = self._polar_turn() if self._block is not None else None
         if turn is not None and self._block is not None:
-            self._block.turn(self._M @ turn @ inverse(self._M))
+            self._block.turn(matmul(matmul(self._M, turn), inverse(self._M)))
 
     def _polar_turn(self) -> Floats | None:
         """``(F Fᵀ)^(-1/2)``, where that is far from the identity."""
         assert self._block is not None
         self._flush()
         basis, Minv = self._block.basis, inverse(self._M)
-        gains = Minv @ (basis @ basis.T).astype(np.float64) @ Minv
+        gains = matmul(matmul(Minv, full_gram(basis).astype(np.float64)), Minv)
         if np.abs(gains - np.eye(self.K)).max() < _FAR:
             return None
         values, vectors = eigh((gains + gains.T) / 2.0)
         values = np.maximum(values, np.finfo(self.dtype).eps * values[-1])
-        return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
+        return matmul(vectors / np.sqrt(values), vectors.T)
 
     def _covariance_within(self, R: Floats) -> Floats:
         # y = M⁻¹ W x = Rᵀ Qᵀ x, and at convergence M = cov(y).
@@ -371,7 +372,7 @@ def inverse(M: Floats) -> Floats:
     if failed:
         values, vectors = eigh(M)
         values = np.maximum(values, np.finfo(np.float64).eps * values[-1])
-        result: Floats = (vectors / values) @ vectors.T
+        result: Floats = matmul(vectors / values, vectors.T)
         return (result + result.T) / 2.0
     upper = np.triu(lapack.dpotri(factor)[0])
     return np.asarray(upper + np.triu(upper, 1).T)

@@ -39,6 +39,7 @@ from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.frames import FrameBlock
+from online_psp.products import matmul
 from online_psp.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7
@@ -301,7 +302,7 @@ class IPCA(FrameAlgorithm):
     def _raw_basis(self) -> Array:
         assert self._block is not None
         vectors = eigh(self._S)[1][:, ::-1]
-        return np.asarray(vectors.T.astype(self.dtype) @ self._block.basis)
+        return matmul(vectors.T.astype(self.dtype), self._block.basis)
 
     @property
     def sigma2(self) -> Floats:
