@@ -21,7 +21,6 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
 from online_psp.types import Floats
 
-COLUMNS = ["D", "K", "algorithm", "literal", "fit_next", "/literal", "/floor", "fit_block", "/literal", "/floor", "float32", "/float64"]
 SIZES = [(784, 16), (1024, 64), (8192, 64), (8192, 256), (32768, 64)]
 
 

@@ -177,8 +177,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weight = stream.moments.weight
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
-            scale = self._deviations(stream.dtype)[:, np.newaxis] if self.whiten else 1.0
-            stream.components = np.ascontiguousarray(self.components_ / scale, dtype=stream.dtype)
+            components = self.components_
+            if self.whiten:  # along directions without variance there is nothing to see
+                known = self.explained_variance_ > 0
+                components = (
+                    np.divide(known, self._deviations(np.dtype(np.float64)), where=known, out=np.zeros(len(known)))[:, np.newaxis]
+                    * components
+                )
+            stream.components = np.ascontiguousarray(components, dtype=stream.dtype)
         point = np.asarray(x, dtype=stream.dtype)
         if self.center:
             point = (point - stream.moments.mean).astype(stream.dtype, copy=False)
