@@ -393,7 +393,10 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return self.block_rows
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
-        """Where to cut rows `first` … `last`−1 into blocks of at most `step`."""
+        """Where to cut rows `first` … `last`−1 into blocks of at most `step`: several of about one size, a multiple of eight."""
+        count = -(-(last - first) // step)
+        if count > 1:
+            step = min(step, 8 * -(-(last - first) // (8 * count)))
         for start in range(first, last, step):
             yield start, min(start + step, last)
 

@@ -45,12 +45,17 @@ class FixedCost(NamedTuple):
     def block_rows(self, D: int, K: int) -> int:
         """Rows for `fit_block`: samples meet each other in a matrix product, of which half is needed."""
         pair = D / _FLOPS + self.pairs * K / _LOOPS
-        return int(min(max(math.sqrt(self.seconds(D, K, _PACKING) / pair), 32), 256))
+        return _rounded(math.sqrt(self.seconds(D, K, _PACKING) / pair), 16, 32, 256)
 
     def open_rows(self, D: int, K: int) -> int:
         """Samples that `fit_next` gathers: every pending one is a row more to read."""
         pair = 4 * D / _bandwidth(D, K) + self.pairs * K / _LOOPS
-        return int(min(max(math.sqrt(self.seconds(D, K) / pair), 8), 64))
+        return _rounded(math.sqrt(self.seconds(D, K) / pair), 8, 8, 64)
+
+
+def _rounded(size: float, step: int, least: int, most: int) -> int:
+    """The nearest multiple of a step: matrix products are quickest on whole tiles."""
+    return int(min(max(step * round(size / step), least), most))
 
 
 def _bandwidth(D: int, K: int) -> float:
