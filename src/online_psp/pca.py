@@ -179,11 +179,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
             components = self.components_
             if self.whiten:  # along directions without variance there is nothing to see
-                known = self.explained_variance_ > 0
-                components = (
-                    np.divide(known, self._deviations(np.dtype(np.float64)), where=known, out=np.zeros(len(known)))[:, np.newaxis]
-                    * components
-                )
+                scale, known = np.zeros(len(components)), self.explained_variance_ > 0
+                scale[known] = 1.0 / self._deviations(np.dtype(np.float64))[known]
+                components = scale[:, np.newaxis] * components
             stream.components = np.ascontiguousarray(components, dtype=stream.dtype)
         point = np.asarray(x, dtype=stream.dtype)
         if self.center:
