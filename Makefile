@@ -19,7 +19,7 @@ test: $(READY)
 
 # The same kernels as plain Python, on small sizes.
 test-interpreted: $(READY)
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py tests/test_smallest.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

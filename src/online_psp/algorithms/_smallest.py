@@ -38,8 +38,8 @@ def invert_shifted(S: Floats, delta: float, N: Floats) -> None:
 
 
 @kernel
-def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, out: Floats) -> None:
-    """``out = ±(T + keep δ I)⁻¹ g`` for g of length K+1, with the sign that makes the eigenvalue in question the largest, and positive.
+def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, out: Floats) -> None:
+    """``out = ± size (T + keep δ I)⁻¹ g`` for g of length K+1, with the sign that makes the eigenvalue in question the largest one.
 
     Where −δ is above the smallest eigenvalue of T, that one, and no other, is negative in the inverse.
     """
@@ -50,10 +50,10 @@ def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: flo
         along += Ny[k] * g[k]
     scale = keep * delta * beta + rho * rho
     share = (delta * along + rho * g[K]) / scale
-    sign = 1.0 if scale > 0.0 else -1.0
+    factor = size if scale > 0.0 else -size
     for k in range(K):
-        out[k] = sign * (out[k] - share * Ny[k]) / keep
-    out[K] = sign * (beta * g[K] - rho * along / keep) / scale
+        out[k] = factor * (out[k] - share * Ny[k]) / keep
+    out[K] = factor * ((beta * g[K] - rho * along / keep) / scale)
 
 
 @kernel
@@ -70,17 +70,18 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
         radius = (abs(b[i - 1]) if i > 0 else 0.0) + (abs(b[i]) if i < n - 1 else 0.0)
         theta = max(theta, a[i] + radius)
     for _ in range(100):
-        pivot, slope = theta - a[0], 1.0
-        logarithmic = slope / pivot  # the derivative of log det
-        for i in range(1, n):
-            square = b[i - 1] * b[i - 1]
-            slope = 1.0 + square * slope / (pivot * pivot)
-            pivot = theta - a[i] - square / pivot
-            logarithmic += slope / pivot
-        step = 1.0 / logarithmic
-        if not step > 2.0 * _EPS * abs(theta):
+        pivot, slope, total = theta - a[0], 1.0, 0.0
+        for i in range(n):
+            if not pivot > 0.0:  # θ is there, to rounding
+                break
+            total += slope / pivot  # the derivative of log det
+            if i < n - 1:
+                ratio = b[i] / pivot
+                slope = 1.0 + ratio * ratio * slope
+                pivot = theta - a[i + 1] - ratio * b[i]
+        if not pivot > 0.0 or not 1.0 > 2.0 * _EPS * abs(theta) * total:
             break
-        theta -= step
+        theta -= 1.0 / total
     s[n - 1] = 1.0
     s[n - 2] = (theta - a[n - 1]) / b[n - 2]
     for i in range(n - 2, 0, -1):
@@ -95,7 +96,7 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
 
 
 @kernel
-def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, v: Floats) -> tuple[int, bool]:
+def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, v: Floats) -> tuple[int, bool]:
     """Leave in v the vector of the largest eigenvalue of the inverse; how many steps that took, and whether they were enough."""
     K = N.shape[0]
     most = min(_MOST_STEPS, K + 1)
@@ -113,7 +114,7 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
     start /= np.sqrt(np.dot(start, start))
     steps, enough = 0, False
     for j in range(most):
-        _apply(V[j], N, Ny, keep, delta, rho, beta, w)
+        _apply(V[j], N, Ny, keep, delta, rho, beta, size, w)
         a[j] = 0.0
         for again in range(2):
             for i in range(j, max(0, j - 1) - 1 if again else -1, -1):
@@ -145,8 +146,8 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
 
 
 @kernel
-def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, r: Floats) -> tuple[float, float]:
-    """Scale v to length one and leave ``T v − λ v`` in r; returns λ and the length of r."""
+def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, size: float, r: Floats) -> tuple[float, float]:
+    """Scale v to length one and leave ``(T v − λ v)/size`` in r; returns λ and the length of r."""
     K = S.shape[0]
     v /= np.sqrt(np.dot(v, v))
     np.dot(S, v[:K], r[:K])
@@ -155,15 +156,15 @@ def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: f
         along += y[k] * v[k]
     value = 0.0
     for k in range(K):
-        r[k] = keep * r[k] + alpha * along * y[k]
+        r[k] = (keep * r[k] + alpha * along * y[k]) / size
         value += v[k] * r[k]
-    r[K] = alpha * along * rho
+    r[K] = alpha * along * rho / size
     value += float(v[K] * r[K])
     square = 0.0
     for k in range(K + 1):
         r[k] -= value * v[k]
         square += r[k] * r[k]
-    return value, np.sqrt(square)
+    return value * size, np.sqrt(square)
 
 
 @kernel
@@ -205,12 +206,12 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
     """
     K = S.shape[0]
     keep = 1.0 - alpha
-    trace = alpha * rho * rho
+    size = alpha * rho * rho  # the trace of T
     for k in range(K):
-        trace += keep * S[k, k] + alpha * y[k] * y[k]
-    enough = 8.0 * _EPS * trace
+        size += keep * S[k, k] + alpha * y[k] * y[k]
+    enough = 8.0 * _EPS
     r, correction = np.empty(K + 1), np.empty(K + 1)
-    nothing = 4.0 * _EPS * trace  # next to T, and enough for an S that is singular
+    nothing = 4.0 * _EPS * size  # next to T, and enough for an S that is singular
     value, fresh, steps = 0.0, delta == NOT_MADE, 0
     if fresh:
         delta = nothing
@@ -219,21 +220,21 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
         np.dot(N, y, Ny)
         beta = 1.0 / alpha + np.dot(y, Ny) / keep
         if beta > 0.0:  # otherwise N has lost its definiteness
-            more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, v)
+            more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, size, v)
             steps += more
             fresh = fresh or not long_enough  # where it was too short, N is not to blame
-            value, length = _residual(v, S, y, keep, rho, alpha, r)
+            value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             for _ in range(_MOST_REPAIRS):
                 if length <= enough:
                     break
-                _apply(r, N, Ny, keep, delta, rho, beta, correction)
+                _apply(r, N, Ny, keep, delta, rho, beta, size, correction)
                 v -= correction
-                value, length = _residual(v, S, y, keep, rho, alpha, r)
+                value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             if length <= enough:
                 break
         if fresh:
             v[:] = _dense(S, y, keep, rho, alpha)
-            value, length = _residual(v, S, y, keep, rho, alpha, r)
+            value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             break
         delta = nothing
         invert_shifted(S, delta, N)
