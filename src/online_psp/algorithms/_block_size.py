@@ -1,4 +1,4 @@
-"""How many samples to take at a time, from a model of what they cost; ``python -m benchmarks blocks`` measures how good it is.
+"""How many samples to take at a time, from a model of what they cost; ``python -m benchmarks speed`` measures how good it is.
 
 A block has a fixed cost F, whatever its size: calls, passes over the basis, for some algorithms products of K² with the basis. What grows
 with its size n is, per sample, what its samples have to do with each other: n/2 inner products with earlier ones, each at p. Then
