@@ -19,7 +19,8 @@ from numpy.typing import DTypeLike
 from scipy.linalg import eigh, solve_triangular
 from scipy.sparse import issparse
 
-from online_psp.algorithms._base import BlockSize, check_count
+from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._checks import check_count
 from online_psp.algorithms._similarity import inverse
 from online_psp.algorithms.fsm import FSM
 from online_psp.blocks import GramBlock

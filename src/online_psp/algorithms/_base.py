@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from scipy.sparse import issparse
 
 from online_psp._state import WritableState
 from online_psp.algorithms._block_size import FixedCost
+from online_psp.algorithms._checks import as_real, check_count
 from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, row_squares, sum_of_squares
 from online_psp.frames import forward_substitute
@@ -27,51 +27,6 @@ BlockSize: TypeAlias = int | Literal["auto"]
 BlockT = TypeVar("BlockT", bound=Block)
 
 _CHECK_BYTES = 1 << 24
-
-
-def check_count(value: Any, name: str, *, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number; got {value!r}.") from None
-    if isinstance(value, bool) or count < least:
-        raise ValueError(f"{name} must be at least {least}; got {value!r}.")
-    return count
-
-
-def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
-    """An array of real numbers, or a TypeError that says what came instead."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # ragged rows
-        raise ValueError(f"{name} must be a rectangular array of numbers; its rows have different lengths.") from error
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be real numbers; got dtype {array.dtype}.")
-    return array
-
-
-def evaluate_rate(rate: Rate, t: int, n: int, name: str) -> Floats:
-    """Step sizes of samples t+1 … t+n, each checked to lie in [0, 1)."""
-    return np.array([checked_step(rate, step, name) for step in range(t + 1, t + n + 1)], dtype=np.float64)
-
-
-def checked_step(rate: Rate, t: int, name: str) -> float:
-    """The step size of sample t."""
-    step = float(rate(t))
-    if not 0.0 <= step < 1.0:
-        raise ValueError(f"{name}(t={t}) must be at least 0 and below 1; it gave {step}.")
-    return step
-
-
-def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
-    """A start array given by the user."""
-    array = np.array(as_real(value, name), dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite.")
-    return array
 
 
 class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
+from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate
 from online_psp.frames import FrameBlock
 from online_psp.products import matmul
 from online_psp.sparse import SparseFrameBlock, frame_rows

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp._numba import kernel
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm, check_start, checked_step, evaluate_rate
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
+from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock, last_row_products
 from online_psp.products import full_gram, matmul

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp._numba import kernel
-from online_psp.algorithms._base import BlockSize, check_start
+from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._checks import check_start
 from online_psp.algorithms._similarity import SimilarityMatching, fade, inverse, open_input, trace_of
 from online_psp.blocks import GramBlock
 from online_psp.types import Array, Floats, Rate

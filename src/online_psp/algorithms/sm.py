@@ -26,7 +26,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import lapack
 
 from online_psp._numba import kernel
-from online_psp.algorithms._base import BlockSize, check_start
+from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._checks import check_start
 from online_psp.algorithms._similarity import SimilarityMatching, fade, open_input
 from online_psp.blocks import GramBlock
 from online_psp.types import Array, Floats, Rate

@@ -6,11 +6,20 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 USAGE, DATA, INTERRUPTED = 2, 1, 130
+
+# Options that say how a source is read, and what comes out.
+BlockRows = Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")]
+Precision = Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")]
+Features = Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")]
+Columns = Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")]
+Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")]
+OnBadRow = Annotated[str, typer.Option(help="stop or skip.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")]
 
 
 def fail(message: str, code: int) -> typer.Exit:

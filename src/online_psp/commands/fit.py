@@ -11,7 +11,23 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.commands._common import DATA, INTERRUPTED, USAGE, check_output, columns_of, fail, one_sentence, print_json
+from online_psp.commands._common import (
+    DATA,
+    INTERRUPTED,
+    USAGE,
+    AsJson,
+    BlockRows,
+    Columns,
+    Features,
+    Header,
+    OnBadRow,
+    Precision,
+    check_output,
+    columns_of,
+    fail,
+    one_sentence,
+    print_json,
+)
 
 
 def fit(
@@ -26,20 +42,18 @@ def fit(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the source.")] = 1,
     shuffle_buffer: Annotated[int, typer.Option(min=0, help="Mix the rows within stretches of so many; 0 keeps their order.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="For the mixing.")] = 0,
-    block: Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")] = None,
-    features: Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")
-    ] = None,
+    block: BlockRows = None,
+    dtype: Precision = None,
+    features: Features = None,
+    columns: Columns = None,
+    header: Header = None,
     checkpoint_every: Annotated[str, typer.Option(help="Time (30s, 5m, 1h) or a number of samples.")] = "60s",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the model file, if it is there.")] = False,
     resume_at_end: Annotated[bool, typer.Option("--resume-at-end", help="The same, for a feed that goes on where it stopped.")] = False,
-    on_bad_row: Annotated[str, typer.Option(help="stop or skip.")] = "stop",
+    on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a model to a file, a folder or a pipe, with checkpoints."""
     from online_psp import ALGORITHMS

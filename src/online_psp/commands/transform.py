@@ -8,7 +8,21 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from online_psp.commands._common import USAGE, check_output, columns_of, fail, one_sentence, print_json
+from online_psp.commands._common import (
+    USAGE,
+    AsJson,
+    BlockRows,
+    Columns,
+    Features,
+    Header,
+    OnBadRow,
+    Precision,
+    check_output,
+    columns_of,
+    fail,
+    one_sentence,
+    print_json,
+)
 
 
 def transform(
@@ -16,17 +30,15 @@ def transform(
     source: Annotated[str, typer.Argument(help="Rows to project; with --inverse, scores.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Scores: .npy, .csv or .parquet.")],
     inverse: Annotated[bool, typer.Option("--inverse", help="From scores back to rows.")] = False,
-    block: Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")] = None,
-    features: Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")
-    ] = None,
-    on_bad_row: Annotated[str, typer.Option(help="stop or skip.")] = "stop",
+    block: BlockRows = None,
+    dtype: Precision = None,
+    features: Features = None,
+    columns: Columns = None,
+    header: Header = None,
+    on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Project rows on the components of a model, or back."""
     if output.suffix not in WRITERS:
