@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from online_psp import IPCA
@@ -73,6 +73,7 @@ def test_the_inverse_follows(K: int, decades: float, seed: int) -> None:
     turn_inverse(N, Ny, y, rho, alpha, delta, value, v)
     shifted = after + (1 - alpha) * delta * np.eye(K)
     unsure = EPS * np.trace(S) / value  # the eigenvalue is known to rounding in S, and its inverse to this much
+    assume(unsure < 1e-6)  # beyond that the bound says nothing
     assert np.abs(N @ shifted - np.eye(K)).max() < 1e-9 + 100 * unsure
 
 
