@@ -27,7 +27,7 @@ from benchmarks.engine import floors, literal_seconds
 from benchmarks.timing import seconds
 from online_psp.algorithms import ALGORITHMS, fsm, sm
 from online_psp.algorithms._similarity import settle
-from online_psp.blocks import scale_and_add
+from online_psp.products import add_product
 from online_psp.datasets import SpikedCovariance
 from online_psp.types import Floats
 
@@ -196,7 +196,7 @@ def limits(D: int, K: int) -> tuple[float, dict[str, float]]:
     parts = {
         "X Bᵀ": seconds(lambda: rows @ basis.T) / n,
         "X Xᵀ": seconds(lambda: rows @ rows.T) / n,
-        "a B + C X": seconds(lambda: scale_and_add(basis, 0.999, C, rows)) / n,
+        "a B + C X": seconds(lambda: add_product(basis, 1.001, C, rows)) / n,
         "recurrence": seconds(lambda: fsm.recur(P, G, rates, rates, 0, n, 1.0, w, Y, Minv)) / n,
         "M, M⁻¹": seconds(lambda: settle(Y, w, rates, M, C)) / n + seconds(model._restore) / max(256, 4 * K),
         "check": seconds(lambda: model._check_rows(X)) / len(X),

@@ -157,6 +157,9 @@ class ForeignBlock(GramBlock):
             self.B = self.B * a + C_there @ self.X
         self.X, self.loaded = None, None
 
+    def times(self, A: Floats) -> Array:
+        return to_host(self.kind.of(A) @ self.B)
+
     def turn(self, A: Floats) -> None:
         self.B = self.kind.of(A) @ self.B
 

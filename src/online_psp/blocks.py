@@ -23,21 +23,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from online_psp._numba import kernel
 from online_psp._state import WritableState
-from online_psp.products import dot, gram, matmul
+from online_psp.products import add_product, dot, gram, matmul
 from online_psp.types import Array, Floats
 
 _STRIP = 2048
 _LARGE = 1 << 21  # numbers: 16 MB in double precision, more than the caches of most machines hold for one core
-
-
-def scale_and_add(B: Array, a: float, C: Floats, X: Array) -> None:
-    """``B ← a B + C X`` in place, without a temporary of B's size."""
-    gemm = blas.dgemm if B.dtype == np.float64 else blas.sgemm
-    gemm(1.0, X.T, C.T.astype(B.dtype, order="F", copy=False), beta=a, c=B.T, overwrite_c=1)
 
 
 class Block(WritableState, ABC):
@@ -118,11 +111,20 @@ def last_row_products(stack: Array, last: int, zero: float, products: Array) -> 
             i += 1
 
 
+def least_scale(dtype: np.dtype[Any]) -> float:
+    """How small a factor outside an array may get before it is multiplied in: far from where its inverse would overflow."""
+    return float(np.finfo(dtype).tiny) ** (1 / 3)
+
+
 class GramBlock(Block):
     """Inner products with the basis and between samples.
 
+    The basis is ``s`` times the first rows of the stack: then ``B ← a B + C X`` adds to them, and scaling costs nothing. (BLAS would scale
+    in a pass of its own.)
+
     Attributes
     ----------
+    s : float
     P : (n, K)
     G : (n, n)
         Its lower triangle.
@@ -130,8 +132,14 @@ class GramBlock(Block):
 
     def __init__(self, basis: Array, pending: int) -> None:
         super().__init__(basis, pending)
+        self.s = 1.0
         self.loaded: tuple[Floats, Floats] | None = None
         self.X: Array | None = None
+
+    @property
+    def basis(self) -> Array:
+        """(K, D), formed for the occasion."""
+        return self.stack[: self.K] * self.stack.dtype.type(self.s)
 
     @property
     def P(self) -> Floats:
@@ -146,23 +154,35 @@ class GramBlock(Block):
         return self.loaded
 
     def load(self, X: Array) -> None:
-        self.loaded = matmul(X, self.basis.T).astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
+        P = matmul(X, self.stack[: self.K].T, self.s)
+        self.loaded = P.astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
         self.X = X
 
     def expand(self, a: float, C: Floats) -> None:
         """``B ← a B + C X`` for the block in hand, which is then let go."""
         X = self.stack[self.K : self.K + self.n] if self.n else self.X
         assert X is not None
-        scale_and_add(self.basis, a, C, X)
+        rows = self.stack[: self.K]
+        self.s *= a
+        if not self.s > least_scale(rows.dtype):
+            rows *= rows.dtype.type(self.s)
+            self.s = 1.0
+        add_product(rows, 1.0 / self.s, C, X)
         self.n, self.X, self.loaded = 0, None, None
+
+    def times(self, A: Floats) -> Array:
+        """``A B``, (K, D)."""
+        rows = self.stack[: self.K]
+        return matmul(A.astype(rows.dtype, copy=False), rows, self.s)
 
     def turn(self, A: Floats) -> None:
         """``B ← A B``."""
-        self.basis[:] = matmul(A.astype(self.basis.dtype), self.basis)
+        rows = self.stack[: self.K]
+        rows[:] = matmul(A.astype(rows.dtype), rows)
 
     def scale(self, factor: float) -> None:
         """``B ← factor B``."""
-        self.basis[:] *= factor
+        self.s *= factor
 
     def nbytes(self) -> int:
         return self.stack.nbytes

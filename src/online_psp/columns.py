@@ -37,6 +37,7 @@ class Shard:
 
     def __init__(self, basis: Array) -> None:
         self.block = GramBlock(basis, 0)
+        self.dtype = basis.dtype
         self.number = 0
         self.answer: tuple[Floats, Floats] | None = None
 
@@ -45,10 +46,11 @@ class Shard:
             getattr(self.block, name)(*arguments)
 
     def load(self, rows: Any) -> tuple[Floats, Floats]:
-        basis, sparse = self.block.basis, issparse(rows)
+        sparse = issparse(rows)
         if sparse != isinstance(self.block, SparseGramBlock):
+            basis = self.block.basis
             self.block = SparseGramBlock(basis, None) if sparse else GramBlock(basis, 0)
-        own: Any = SparseRows(rows.tocsr().astype(basis.dtype)) if sparse else np.ascontiguousarray(rows, dtype=basis.dtype)
+        own: Any = SparseRows(rows.tocsr().astype(self.dtype)) if sparse else np.ascontiguousarray(rows, dtype=self.dtype)
         self.block.load(own)
         return self.block.P, self.block.G
 
@@ -107,8 +109,8 @@ def _request(name: str, number: int, operations: list[Any], chunk: Any, start: i
 
 
 def _read(name: str, A: Floats | None) -> Array:
-    basis = _held(name).block.basis
-    return np.array(basis) if A is None else np.asarray(A.astype(basis.dtype) @ basis)
+    block = _held(name).block
+    return block.basis if A is None else block.times(A)
 
 
 def _forget(name: str) -> None:
@@ -200,8 +202,14 @@ class ColumnBlock(GramBlock):
     @property
     def basis(self) -> Array:
         """(K, D), brought to the client."""
+        return self._read(None)
+
+    def times(self, A: Floats) -> Array:
+        return self._read(A)
+
+    def _read(self, A: Floats | None) -> Array:
         self.request(None)
-        return np.concatenate(self.workers.results(self.workers.start(_read, self.workers.names, *self.workers.same(None))), axis=1)
+        return np.concatenate(self.workers.results(self.workers.start(_read, self.workers.names, *self.workers.same(A))), axis=1)
 
     def nbytes(self) -> int:
         return 0

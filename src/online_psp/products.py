@@ -13,29 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from online_psp.types import Array
+from online_psp.types import Array, Floats
 
 _DOUBLE = np.dtype(np.float64)
 _SINGLE = np.dtype(np.float32)
 
 
-def matmul(A: NDArray[Any], B: NDArray[Any]) -> Array:
-    """``A @ B`` for matrices and vectors."""
+def matmul(A: NDArray[Any], B: NDArray[Any], factor: float = 1.0) -> Array:
+    """``factor A @ B`` for matrices and vectors."""
     dtype = A.dtype
     if dtype != B.dtype or dtype not in (_DOUBLE, _SINGLE) or not A.size or not B.size:
-        return np.asarray(A @ B)
+        return np.asarray(factor * (A @ B))
     if A.ndim == 1:
-        return matmul(B.T, A) if B.ndim == 2 else np.asarray(dot(A, B))
+        return matmul(B.T, A, factor) if B.ndim == 2 else np.asarray(factor * dot(A, B))
     if B.ndim == 1:
         gemv = blas.dgemv if dtype == _DOUBLE else blas.sgemv
         if A.flags.f_contiguous:
-            return np.asarray(gemv(1.0, A, B))
-        return np.asarray(gemv(1.0, np.ascontiguousarray(A).T, B, trans=1))
+            return np.asarray(gemv(factor, A, B))
+        return np.asarray(gemv(factor, np.ascontiguousarray(A).T, B, trans=1))
     # In the column order of BLAS this is (A B)ᵀ = Bᵀ Aᵀ; what is stored by columns goes in as it is, and is transposed there.
     gemm = blas.dgemm if dtype == _DOUBLE else blas.sgemm
     left, turn_left = _as_columns(B)
     right, turn_right = _as_columns(A)
-    return np.asarray(gemm(1.0, left, right, trans_a=turn_left, trans_b=turn_right).T)
+    return np.asarray(gemm(factor, left, right, trans_a=turn_left, trans_b=turn_right).T)
 
 
 def _as_columns(M: NDArray[Any]) -> tuple[NDArray[Any], int]:
@@ -43,6 +43,12 @@ def _as_columns(M: NDArray[Any]) -> tuple[NDArray[Any], int]:
     if M.flags.c_contiguous:
         return M.T, 0
     return (M, 1) if M.flags.f_contiguous else (np.ascontiguousarray(M).T, 0)
+
+
+def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
+    """``B ← B + factor C X`` in place."""
+    gemm = blas.dgemm if B.dtype == _DOUBLE else blas.sgemm
+    gemm(factor, X.T, C.T.astype(B.dtype, order="F", copy=False), beta=1.0, c=B.T, overwrite_c=1)
 
 
 def gram(X: Array) -> Array:

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 
 from online_psp._csr import gram, products, scatter_add, scatter_squares, scatter_sums
 from online_psp._state import WritableState
-from online_psp.blocks import GramBlock
+from online_psp.blocks import GramBlock, least_scale
 from online_psp.exact import Scatter
 from online_psp.frames import FrameBlock, over_stack
 from online_psp.products import matmul
@@ -225,7 +225,6 @@ class SparseGramBlock(GramBlock):
         self.heads: NDArray[np.int64] = np.full(self.D, -1)
         self.loaded: tuple[Floats, Floats] | None = None
         self.block: Compressed | None = None
-        self._smallest = 1e-100 if basis.dtype == np.float64 else 1e-15
         self._refresh()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -267,12 +266,15 @@ class SparseGramBlock(GramBlock):
         scatter_add(rows.indptr, rows.indices, rows.data, np.ascontiguousarray((CL - np.outer(self.q, weights)).T / self.s), self.V)
         block.take_in(np.diag(self.loaded[1]))
         self.block, self.loaded = None, None
-        if not self.s > self._smallest:
+        if not self.s > least_scale(self.V.dtype):
             self.V *= self.V.dtype.type(self.s)
             self.s = 1.0
         self._entries += rows.nnz
         if self._entries > _REFRESH * self.D:
             self._refresh()
+
+    def times(self, A: Floats) -> Array:
+        return matmul(A.astype(self.V.dtype, copy=False), self.basis)
 
     def turn(self, A: Floats) -> None:
         self.V[:] = matmul(self.V, A.T.astype(self.V.dtype))

@@ -56,14 +56,14 @@ def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> tuple[f
 
 
 @kernel
-def open_input(stack: Array, K: int, n: int, zero: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
-    """What the weights make of sample n of an open block: ``h = a W x + Σ_{j<n} w_j (x_j·x) y_j``; False where the sample is not finite."""
+def open_input(stack: Array, K: int, n: int, zero: float, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
+    """What the weights make of sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j`` with B in the stack; False where the sample is not finite."""
     products = np.empty(K + n + 1, dtype=stack.dtype)
     last_row_products(stack, K + n, zero, products)
     if not np.isfinite(products[K + n]):
         return False
     for k in range(K):
-        h[k] = a * products[k]
+        h[k] = a * s * products[k]
     for j in range(n):
         c = w[j] * products[K + j]
         for k in range(K):
@@ -238,7 +238,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         if self._block is None:
             raise ValueError(f"W exists once K={self.K} samples have been seen; so far there are {self.t}.")
         self._flush()
-        return self._block.basis.copy()
+        return self._block.basis
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
         """A block also ends before the old weights fade beyond floating point."""
@@ -336,7 +336,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
 
     def _raw_basis(self) -> Array:
         assert self._block is not None
-        return matmul(inverse(self._M).astype(self.dtype), self._block.basis)
+        return self._block.times(inverse(self._M))
 
     def orthonormalize(self) -> None:
         """Bring ``F = M⁻¹ W`` back to the nearest one with orthonormal rows, where it has gone far from that; M stays.

@@ -87,6 +87,7 @@ def _take_similarity(model: Any, arrays: dict[str, Array], state: dict[str, Any]
     arrays["lateral"] = model._Minv if state["algorithm"] == "fsm" else model._R
     arrays["w"], arrays["Y"] = used(model._w, block.n), used(model._Y, block.n)
     state["a"] = float(model._a) if block.n else 1.0
+    state["s"] = float(block.s)
     state["since_restore"], state["kept_since_restore"] = int(model._since_restore), float(model._kept_since_restore)
     state["level"] = float(model._level)
 
@@ -170,6 +171,7 @@ def _set_running(model: Any, fields: Fields) -> None:
     block: Any
     if isinstance(model, SimilarityMatching):
         block = _bare(GramBlock, stack, K, D, pending)
+        block.s = fields.number("s", 0.0) if "s" in fields.values else 1.0
         lateral = fields.array("lateral", (K, K))
         if type(model).__name__ == "FSM":
             model._Minv = lateral  # type: ignore[attr-defined]

@@ -157,7 +157,18 @@ def recur(
 
 @kernel
 def recur_open(
-    stack: Array, K: int, n: int, zero: float, alpha: float, beta: float, a: float, w: Floats, betas: Floats, Y: Floats, Minv: Floats
+    stack: Array,
+    K: int,
+    n: int,
+    zero: float,
+    s: float,
+    alpha: float,
+    beta: float,
+    a: float,
+    w: Floats,
+    betas: Floats,
+    Y: Floats,
+    Minv: Floats,
 ) -> float:
     """Sample n of an open block, which is row K + n of the stack: `recur` for one sample, with the inner products taken on the way.
 
@@ -166,6 +177,8 @@ def recur_open(
     stack : (K + pending, D)
     zero : float
         Of the precision of the stack.
+    s : float
+        What the first K rows of the stack are to be multiplied by.
     alpha, beta : float
     a, w, betas, Y, Minv
         As in `recur`.
@@ -176,7 +189,7 @@ def recur_open(
         The new `a`; −1, and nothing is changed, where the sample is not finite.
     """
     y, z = Y[n], np.empty(K)
-    if not open_input(stack, K, n, zero, a, w, Y, z):
+    if not open_input(stack, K, n, zero, s, a, w, Y, z):
         return -1.0
     np.dot(Minv, z, y)
     np.dot(Minv, y, z)
@@ -256,7 +269,7 @@ class FSM(SimilarityMatching):
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._Minv)
 
     def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
-        return recur_open(block.stack, self.K, block.n, block.zero, alpha, beta, a, self._w, self._steps[1], self._Y, self._Minv)
+        return recur_open(block.stack, self.K, block.n, block.zero, block.s, alpha, beta, a, self._w, self._steps[1], self._Y, self._Minv)
 
     def _restore(self) -> None:
         self._Minv = inverse(self._M)

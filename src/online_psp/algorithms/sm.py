@@ -109,11 +109,22 @@ def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last:
 
 @kernel
 def recur_open(
-    stack: Array, K: int, n: int, zero: float, alpha: float, beta: float, a: float, w: Floats, betas: Floats, Y: Floats, R: Floats
+    stack: Array,
+    K: int,
+    n: int,
+    zero: float,
+    s: float,
+    alpha: float,
+    beta: float,
+    a: float,
+    w: Floats,
+    betas: Floats,
+    Y: Floats,
+    R: Floats,
 ) -> float:
     """Sample n of an open block; as `fsm.recur_open`."""
     v = np.empty(K)
-    if not open_input(stack, K, n, zero, a, w, Y, v):
+    if not open_input(stack, K, n, zero, s, a, w, Y, v):
         return -1.0
     y = Y[n]
     for k in range(K):
@@ -160,7 +171,7 @@ class SM(SimilarityMatching):
         return recur(P, G, alphas, betas, first, last, a, w, Y, self._R)
 
     def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
-        return recur_open(block.stack, self.K, block.n, block.zero, alpha, beta, a, self._w, self._steps[1], self._Y, self._R)
+        return recur_open(block.stack, self.K, block.n, block.zero, block.s, alpha, beta, a, self._w, self._steps[1], self._Y, self._R)
 
     def _restore(self) -> None:
         factor, failed = lapack.dpotrf(self._M)
