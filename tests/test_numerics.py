@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, FSM, SM
+from online_psp.blocks import least_scale
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, options, sized, spiked
 from tests.test_algorithms import is_orthonormal
@@ -111,6 +112,22 @@ def test_a_start_that_forgets_quickly_keeps_its_rank(cls: Any, rate: float) -> N
     assert subspace_error(model.get_components(), np.linalg.qr(X[:40].T)[0]) < 1e-6, "the start spans the first K samples"
     model.fit_block(X[40:])
     assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_the_scale_kept_aside_is_taken_in_before_it_vanishes(cls: Any, dtype: Any) -> None:
+    X, K, D = spiked(3000, 30, 4), 4, 30
+    left = float(dtype(0.7)) ** len(X)
+    whole, single = (cls(K, D, learning_rate=lambda t: 0.3, dtype=dtype) for _ in range(2))
+    whole.fit_block(X)
+    for x in X:
+        single.fit_next(x)
+    assert left < least_scale(np.dtype(dtype)) < min(whole._block.s, single._block.s)
+    error = subspace_error(whole.get_components(), single.get_components())
+    assert error < 1e5 * np.finfo(dtype).eps, f"blocks and single samples are {error:.1e} apart"
+    W, y = whole.W, whole.fit_next(X[0])
+    np.testing.assert_allclose(y, np.linalg.solve(single._M, W @ X[0]), rtol=0, atol=1e4 * np.finfo(dtype).eps, err_msg="W holds the scale")
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])

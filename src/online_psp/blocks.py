@@ -18,6 +18,7 @@ matrix-vector product with it, and the basis moves only when the block is full o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -29,8 +30,8 @@ from online_psp._state import WritableState
 from online_psp.products import add_product, dot, gram, matmul
 from online_psp.types import Array, Floats
 
-_STRIP = 2048
-_LARGE = 1 << 21  # numbers: 16 MB in double precision, more than the caches of most machines hold for one core
+_STRIP = 8192
+_LARGE = 1 << 22  # numbers: 32 MB in double precision, more than the caches of most machines hold
 
 
 class Block(WritableState, ABC):
@@ -50,7 +51,6 @@ class Block(WritableState, ABC):
         self.stack[:K] = basis
         self.K, self.D, self.pending = K, D, pending
         self.n = 0  # samples in the open block
-        self.zero = basis.dtype.type(0)
 
     @property
     def basis(self) -> Array:
@@ -67,8 +67,8 @@ class Block(WritableState, ABC):
 
 
 @kernel
-def last_row_products(stack: Array, last: int, zero: float, products: Array) -> None:
-    """Products of row `last` with itself and the rows before it: ``products[i] = stack[i] · stack[last]``.
+def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> None:
+    """Make `row` row `last` of the stack, and multiply it with itself and the rows before it: ``products[i] = stack[i] · row``.
 
     Where the stack is small this is as quick as BLAS, and cannot fall into the overhead of threads; where it is large they help.
 
@@ -76,19 +76,20 @@ def last_row_products(stack: Array, last: int, zero: float, products: Array) -> 
     ----------
     stack : (m, D)
     last : int
-    zero : float
-        Of the precision of the stack: what sums start from.
+    row : (D,)
     products : (last + 1,), filled
     """
-    D = stack.shape[1]
+    D, zero = stack.shape[1], stack.dtype.type(0)
     if last * D > _LARGE:
-        np.dot(stack[: last + 1], stack[last], products)
+        stack[last] = row
+        np.dot(stack[: last + 1], row, products)
         return
     for i in range(last + 1):
         products[i] = zero
-    for start in range(0, D, _STRIP):  # as much of x as stays in the first cache
+    for start in range(0, D, _STRIP):  # as much of x as stays in the caches, and long enough to be fetched ahead
         stop = min(D, start + _STRIP)
-        x = stack[last, start:stop]
+        x = row[start:stop]
+        stack[last, start:stop] = x
         i = 0
         while i + 4 <= last + 1:
             one, two, three, four = stack[i, start:stop], stack[i + 1, start:stop], stack[i + 2, start:stop], stack[i + 3, start:stop]
@@ -113,7 +114,7 @@ def last_row_products(stack: Array, last: int, zero: float, products: Array) -> 
 
 def least_scale(dtype: np.dtype[Any]) -> float:
     """How small a factor outside an array may get before it is multiplied in: far from where its inverse would overflow."""
-    return float(np.finfo(dtype).tiny) ** (1 / 3)
+    return math.cbrt(float(np.finfo(dtype).tiny))
 
 
 class GramBlock(Block):
@@ -139,7 +140,7 @@ class GramBlock(Block):
     @property
     def basis(self) -> Array:
         """(K, D), formed for the occasion."""
-        return self.stack[: self.K] * self.stack.dtype.type(self.s)
+        return np.asarray(self.stack[: self.K] * self.stack.dtype.type(self.s))
 
     @property
     def P(self) -> Floats:

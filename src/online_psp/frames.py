@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp._numba import kernel
-from online_psp.blocks import Block, last_row_products
+from online_psp.blocks import Block, put_and_multiply
 from online_psp.products import dot, gram, matmul
 from online_psp.types import Array, Floats
 
@@ -37,8 +37,8 @@ def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
 
 
 @kernel
-def _add_to_frame(stack: Array, at: int, zero: float, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
-    """Coordinates of row `at` of the stack in the frame of the rows before it, of which the first `known` are orthonormal themselves.
+def _add_to_frame(stack: Array, at: int, row: Array, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
+    """Make `row` row `at` of the stack; its coordinates in the frame of the rows before it, the first `known` of which are orthonormal.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def _add_to_frame(stack: Array, at: int, zero: float, frame: Floats, known: int,
         ``‖x‖²``, and what is left of it outside that frame.
     """
     products = np.empty(at + 1, dtype=stack.dtype)
-    last_row_products(stack, at, zero, products)
+    put_and_multiply(stack, at, row, products)
     for i in range(at):
         coordinates[i] = products[i]
     forward_substitute(frame, coordinates, at, known)
@@ -270,8 +270,7 @@ class FrameBlock(Block):
             return True
         at = self.K + self.n
         coordinates, frame = self.open_rows[self.n], self.open_frame
-        self.stack[at] = x
-        square, pivot = _add_to_frame(self.stack, at, self.zero, frame, self._known, coordinates)
+        square, pivot = _add_to_frame(self.stack, at, x, frame, self._known, coordinates)
         if pivot > self._trust * square:
             self.drift += square / pivot
             coordinates[at] = math.sqrt(pivot)

@@ -58,7 +58,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         """Samples seen."""
         self._kept: Array | None = None  # the first rows, until there are K
         self._block: BlockT | None = None
-        self._steps: tuple[Floats, ...] = ()
+        self._steps: Floats = np.zeros((self._kinds, 0))  # of the samples of the block in hand
         if D is not None:
             self.D = self._check_features(check_count(D, "D"))
 
@@ -241,7 +241,9 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return D
 
     def _check_row(self, x: ArrayLike) -> Array:
-        row = x if isinstance(x, np.ndarray) and x.dtype == self.dtype else as_real(x, "A sample").astype(self.dtype)
+        if type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.c_contiguous:
+            return x
+        row = np.asarray(as_real(x, "A sample"), dtype=self.dtype, order="C")
         if row.ndim != 1:
             raise ValueError(f"fit_next takes one sample of shape ({self.D or 'D'},); got shape {row.shape}.")
         if self.D is None:

@@ -50,13 +50,13 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
 
     def _begin(self, basis: Array) -> None:
         self._block = FrameBlock(basis, self.open_rows, self._orthonormal)
-        self._steps = (np.zeros(max(self.open_rows, self.block_rows)),)
+        self._steps = np.zeros((1, max(self.open_rows, self.block_rows)))
 
     def _use_block_for(self, rows: Any) -> None:
         if not isinstance(self._block, SparseFrameBlock):
             assert self._block is not None
             self._block = SparseFrameBlock(self._block.basis, self.open_rows, self._orthonormal)
-            self._steps = (np.zeros(max(self.open_rows, self.block_rows, self._sparse_rows)),)
+            self._steps = np.zeros((1, max(self.open_rows, self.block_rows, self._sparse_rows)))
 
     @property
     def _sparse_rows(self) -> int:
@@ -73,7 +73,7 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
         block, t = self._block, self.t + 1
         assert block is not None
         at = block.n
-        self._steps[0][at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate") if step is None else step
+        self._steps[0, at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate") if step is None else step
         if not block.add(row):
             raise self._not_finite(row[np.newaxis], 0)
         y: Array = self._recur(at, at + 1)[0].astype(self.dtype)

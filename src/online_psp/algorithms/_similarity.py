@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -16,7 +16,7 @@ from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
-from online_psp.blocks import GramBlock, last_row_products
+from online_psp.blocks import GramBlock, put_and_multiply
 from online_psp.products import full_gram, matmul
 from online_psp.sparse import SparseGramBlock
 from online_psp.types import Array, Floats, Rate
@@ -56,10 +56,11 @@ def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> tuple[f
 
 
 @kernel
-def open_input(stack: Array, K: int, n: int, zero: float, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
-    """What the weights make of sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j`` with B in the stack; False where the sample is not finite."""
+def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
+    """What the weights make of sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j``; False where it is not finite."""
+    K = h.shape[0]
     products = np.empty(K + n + 1, dtype=stack.dtype)
-    last_row_products(stack, K + n, zero, products)
+    put_and_multiply(stack, K + n, row, products)
     if not np.isfinite(products[K + n]):
         return False
     for k in range(K):
@@ -69,6 +70,14 @@ def open_input(stack: Array, K: int, n: int, zero: float, s: float, a: float, w:
         for k in range(K):
             h[k] += c * Y[j, k]
     return True
+
+
+@kernel
+def hand_out(Y: Floats, n: int, alpha: float, beta: float, steps: Floats, out: Array) -> None:
+    """Write down the steps of sample n of an open block, and copy its output, in the precision of the rows."""
+    steps[0, n], steps[1, n] = alpha, beta
+    for k in range(Y.shape[1]):
+        out[k] = Y[n, k]
 
 
 @kernel
@@ -91,7 +100,9 @@ def trace_of(A: Floats) -> float:
 class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
-    _cost = FixedCost(call=35e-6, passes=5.0)
+    #: The compiled recurrences over the samples of a block, and over one sample of an open block; see `fsm.recur` and `fsm.recur_open`.
+    _kernels: ClassVar[tuple[Callable[..., float], Callable[..., float]]]
+    _cost = FixedCost(call=35e-6, passes=6.0)
     _kinds = 2
     _foreign = True
     _options = ("gamma",)
@@ -114,6 +125,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         if not gamma > 0:
             raise ValueError(f"gamma must be positive; got {gamma!r}.")
         self.gamma, self.learning_rate, self.beta = gamma, learning_rate, beta
+        self._solver: Floats
         self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
         self._scale = 0.01
         if lateral is not None:
@@ -137,7 +149,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         rows = max(self.block_rows, self.open_rows)
         self._a = 1.0
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
-        self._steps = np.zeros(rows), np.zeros(rows)
+        self._steps = np.zeros((2, rows))
         self._taken = 0
         self._since_restore, self._kept_since_restore = 0, 1.0
         self._level = trace_of(self._M)  # the largest trace of M so far
@@ -220,14 +232,13 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         else:
             alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate, t, "learning_rate")
             beta = alpha if self.beta is None else checked_step(self.beta, t, "beta")
-        self._steps[0][n] = alpha
-        block.stack[self.K + n] = row
-        a = self._advance_open(block, alpha, beta, self._a if n else 1.0)
+        y: Array = np.empty(self.K, self.dtype)
+        a = self._a if n else 1.0
+        a = self._kernels[1](block.stack, row, n, block.s, alpha, beta, a, self._w, self._steps, self._Y, self._solver, y)
         if a < 0.0:
             raise self._not_finite(row[np.newaxis], 0)
         self._a, self.t = a, t
         self._taken = block.n = n + 1
-        y: Array = self._Y[n].astype(self.dtype)
         if n + 1 == block.pending or a < _LEAST_LEFT:
             self._close()
         return y
@@ -256,9 +267,8 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _recur(self, first: int, last: int) -> Floats:
         block = self._block
         assert block is not None
-        alphas, betas = self._steps
         a = self._a if first else 1.0
-        self._a = self._advance(block.P, block.G, alphas, betas, first, last, a, self._w, self._Y)
+        self._a = self._kernels[0](block.P, block.G, self._steps, first, last, a, self._w, self._Y, self._solver)
         self._taken = last
         return self._Y[first:last]
 
@@ -272,16 +282,8 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._guard(n, trace, keep)
 
     @abstractmethod
-    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
-        """The compiled recurrence over samples `first` … `last`−1; see `fsm.recur` for the arguments."""
-
-    @abstractmethod
-    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
-        """The same for the sample that was put last into the open block; negative, and nothing is changed, where it is not finite."""
-
-    @abstractmethod
     def _restore(self) -> None:
-        """Bring whatever stands for the inverse of M in line with M."""
+        """Bring `_solver`, whatever stands for the inverse of M, in line with M."""
 
     @abstractmethod
     def _condition(self, trace: float) -> float:

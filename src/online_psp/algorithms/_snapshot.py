@@ -84,7 +84,7 @@ def _take_similarity(model: Any, arrays: dict[str, Array], state: dict[str, Any]
     block: GramBlock | None = model._block
     if block is None:
         return
-    arrays["lateral"] = model._Minv if state["algorithm"] == "fsm" else model._R
+    arrays["lateral"] = model._solver
     arrays["w"], arrays["Y"] = used(model._w, block.n), used(model._Y, block.n)
     state["a"] = float(model._a) if block.n else 1.0
     state["s"] = float(block.s)
@@ -139,7 +139,7 @@ def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: typ
     model: Any = kind.__new__(kind)
     model.K, model.D, model.dtype = K, D, np.dtype(fields.choice("dtype", "float64", "float32"))
     model.block_size, model.t = block_size, fields.count("t")
-    model._kept, model._block, model._steps = None, None, ()
+    model._kept, model._block, model._steps = None, None, np.zeros((model._kinds, 0))
     for option in kind._options:
         setattr(model, option, options.number(option, 0.0))
     model.learning_rate = rates.get("learning_rate")
@@ -167,16 +167,12 @@ def _set_running(model: Any, fields: Fields) -> None:
     K, D, pending = model.K, model.D, model.open_rows
     stack = fields.array("stack", (K + pending, D), model.dtype)  # first: whatever is allocated below is no larger
     rows = max(model.block_rows, pending)
-    model._steps = tuple(fields.array(f"steps{i}", (rows,)) for i in range(model._kinds))
+    model._steps = np.stack([fields.array(f"steps{i}", (rows,)) for i in range(model._kinds)])
     block: Any
     if isinstance(model, SimilarityMatching):
         block = _bare(GramBlock, stack, K, D, pending)
         block.s = fields.number("s", 0.0) if "s" in fields.values else 1.0
-        lateral = fields.array("lateral", (K, K))
-        if type(model).__name__ == "FSM":
-            model._Minv = lateral  # type: ignore[attr-defined]
-        else:
-            model._R = lateral  # type: ignore[attr-defined]
+        model._solver = fields.array("lateral", (K, K))
         model._w, model._Y = fields.array("w", (rows,)), fields.array("Y", (rows, K))
         model._a, model._level = fields.number("a", 0.0, 1.0), fields.number("level", 0.0)
         model._since_restore = fields.count("since_restore")
@@ -208,7 +204,6 @@ def _set_running(model: Any, fields: Fields) -> None:
 def _bare(kind: type[Block], stack: Array, K: int, D: int, pending: int) -> Any:
     block: Any = kind.__new__(kind)
     block.stack, block.K, block.D, block.pending = stack, K, D, pending
-    block.zero = stack.dtype.type(0)
     return block
 
 

@@ -32,8 +32,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._checks import check_start
-from online_psp.algorithms._similarity import SimilarityMatching, fade, inverse, open_input, trace_of
-from online_psp.blocks import GramBlock
+from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, inverse, open_input, trace_of
 from online_psp.types import Array, Floats, Rate
 
 _CHUNK = 32
@@ -68,9 +67,37 @@ def reference_basis(state: FSMState) -> Floats:
 
 
 @kernel
-def recur(
-    P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, Minv: Floats
-) -> float:
+def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
+    """``result = S x`` from the lower half of a symmetric S, which is read once, four rows at a time: what it costs is reading it."""
+    K = x.shape[0]
+    for k in range(K):
+        result[k] = 0.0
+    i = 0
+    while i + 4 <= K:
+        one, two, three, four = S[i], S[i + 1], S[i + 2], S[i + 3]
+        x1, x2, x3, x4 = x[i], x[i + 1], x[i + 2], x[i + 3]
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for k in range(i):
+            first += one[k] * x[k]
+            second += two[k] * x[k]
+            third += three[k] * x[k]
+            fourth += four[k] * x[k]
+            result[k] += one[k] * x1 + two[k] * x2 + three[k] * x3 + four[k] * x4
+        result[i] += first + one[i] * x1 + two[i] * x2 + three[i] * x3 + four[i] * x4
+        result[i + 1] += second + two[i] * x1 + two[i + 1] * x2 + three[i + 1] * x3 + four[i + 1] * x4
+        result[i + 2] += third + three[i] * x1 + three[i + 1] * x2 + three[i + 2] * x3 + four[i + 2] * x4
+        result[i + 3] += fourth + four[i] * x1 + four[i + 1] * x2 + four[i + 2] * x3 + four[i + 3] * x4
+        i += 4
+    while i < K:
+        for k in range(i):
+            result[k] += S[i, k] * x[i]
+            result[i] += S[i, k] * x[k]
+        result[i] += S[i, i] * x[i]
+        i += 1
+
+
+@kernel
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, Minv: Floats) -> float:
     """Samples `first` … `last`−1 of a block, on small arrays only.
 
     Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, and so they take x_s to
@@ -83,7 +110,8 @@ def recur(
     ----------
     P : (n, K)
     G : (n, n), lower triangle
-    alphas, betas : (n,)
+    steps : (2, n)
+        α and β of each sample.
     a, w, Y : float, (n,), (n, K)
         As far as they have got; w, Y and Minv are changed in place, the new `a` is returned.
     Minv : (K, K)
@@ -100,7 +128,7 @@ def recur(
         f, fade = 1.0, 1.0
         for i in range(n):
             s = start + i
-            alpha, beta = alphas[s], betas[s]
+            alpha, beta = steps[0, s], steps[1, s]
             h, Nh, y, z = inputs[i], through[i], Y[s], Z[i]
             for k in range(K):
                 h[k] *= fade
@@ -119,7 +147,7 @@ def recur(
                     Nh[k] -= c * Z[j, k]
             for k in range(K):
                 y[k] = f * Nh[k]
-            np.dot(Minv, y, NY[i])
+            symmetric_product(Minv, y, NY[i])
             f /= 1.0 - beta
             for k in range(K):
                 z[k] = NY[i, k]
@@ -158,41 +186,44 @@ def recur(
 @kernel
 def recur_open(
     stack: Array,
-    K: int,
+    row: Array,
     n: int,
-    zero: float,
     s: float,
     alpha: float,
     beta: float,
     a: float,
     w: Floats,
-    betas: Floats,
+    steps: Floats,
     Y: Floats,
     Minv: Floats,
+    out: Array,
 ) -> float:
-    """Sample n of an open block, which is row K + n of the stack: `recur` for one sample, with the inner products taken on the way.
+    """Sample n of an open block: `recur` for one sample, with the inner products taken on the way.
 
     Parameters
     ----------
     stack : (K + pending, D)
-    zero : float
-        Of the precision of the stack.
+        The sample becomes row K + n.
+    row : (D,)
     s : float
         What the first K rows of the stack are to be multiplied by.
     alpha, beta : float
-    a, w, betas, Y, Minv
+    a, w, steps, Y, Minv
         As in `recur`.
+    out : (K,), filled
+        The output, in the precision of the stack.
 
     Returns
     -------
     float
         The new `a`; −1, and nothing is changed, where the sample is not finite.
     """
+    K = out.shape[0]
     y, z = Y[n], np.empty(K)
-    if not open_input(stack, K, n, zero, s, a, w, Y, z):
+    if not open_input(stack, row, n, s, a, w, Y, z):
         return -1.0
-    np.dot(Minv, z, y)
-    np.dot(Minv, y, z)
+    symmetric_product(Minv, z, y)
+    symmetric_product(Minv, y, z)
     keep = 1.0 - beta
     zy = 0.0
     for k in range(K):
@@ -203,7 +234,7 @@ def recur_open(
         c = kappa * z[i]
         for j in range(K):
             Minv[i, j] = Minv[i, j] / keep - c * z[j]
-    betas[n] = beta
+    hand_out(Y, n, alpha, beta, steps, out)
     return fade(n, alpha, a, w)
 
 
@@ -243,6 +274,8 @@ class FSM(SimilarityMatching):
     (20, 2)
     """
 
+    _kernels = recur, recur_open
+
     def __init__(
         self,
         K: int,
@@ -263,17 +296,11 @@ class FSM(SimilarityMatching):
     def Minv(self) -> Floats:
         """(K, K) inverse of the lateral weights."""
         self._flush()
-        return inverse(self._M) if self._block is None else self._Minv.copy()
-
-    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
-        return recur(P, G, alphas, betas, first, last, a, w, Y, self._Minv)
-
-    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
-        return recur_open(block.stack, self.K, block.n, block.zero, block.s, alpha, beta, a, self._w, self._steps[1], self._Y, self._Minv)
+        return inverse(self._M) if self._block is None else self._solver.copy()
 
     def _restore(self) -> None:
-        self._Minv = inverse(self._M)
+        self._solver = inverse(self._M)
         self._since_restore, self._kept_since_restore = 0, 1.0
 
     def _condition(self, trace: float) -> float:
-        return trace * trace_of(self._Minv)
+        return trace * trace_of(self._solver)

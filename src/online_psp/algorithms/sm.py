@@ -28,8 +28,7 @@ from scipy.linalg import lapack
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._checks import check_start
-from online_psp.algorithms._similarity import SimilarityMatching, fade, open_input
-from online_psp.blocks import GramBlock
+from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, open_input
 from online_psp.types import Array, Floats, Rate
 
 
@@ -89,12 +88,12 @@ def _solve_and_update(y: Floats, beta: float, R: Floats, v: Floats) -> None:
 
 
 @kernel
-def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats) -> float:
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats) -> float:
     """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
     v = np.empty(K)
     for s in range(first, last):
-        alpha, beta = alphas[s], betas[s]
+        alpha, beta = steps[0, s], steps[1, s]
         y = Y[s]
         for k in range(K):
             y[k] = a * P[s, k]
@@ -110,27 +109,28 @@ def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last:
 @kernel
 def recur_open(
     stack: Array,
-    K: int,
+    row: Array,
     n: int,
-    zero: float,
     s: float,
     alpha: float,
     beta: float,
     a: float,
     w: Floats,
-    betas: Floats,
+    steps: Floats,
     Y: Floats,
     R: Floats,
+    out: Array,
 ) -> float:
     """Sample n of an open block; as `fsm.recur_open`."""
+    K = out.shape[0]
     v = np.empty(K)
-    if not open_input(stack, K, n, zero, s, a, w, Y, v):
+    if not open_input(stack, row, n, s, a, w, Y, v):
         return -1.0
     y = Y[n]
     for k in range(K):
         y[k] = v[k]
     _solve_and_update(y, beta, R, v)
-    betas[n] = beta
+    hand_out(Y, n, alpha, beta, steps, out)
     return fade(n, alpha, a, w)
 
 
@@ -144,6 +144,8 @@ class SM(SimilarityMatching):
     M0 : (K, K), optional
         Start for the lateral weights, symmetric and positive definite; ``I/100`` by default.
     """
+
+    _kernels = recur, recur_open
 
     def __init__(
         self,
@@ -167,19 +169,13 @@ class SM(SimilarityMatching):
         self._flush()
         return self._M.copy()
 
-    def _advance(self, P: Floats, G: Floats, alphas: Floats, betas: Floats, first: int, last: int, a: float, w: Floats, Y: Floats) -> float:
-        return recur(P, G, alphas, betas, first, last, a, w, Y, self._R)
-
-    def _advance_open(self, block: GramBlock, alpha: float, beta: float, a: float) -> float:
-        return recur_open(block.stack, self.K, block.n, block.zero, block.s, alpha, beta, a, self._w, self._steps[1], self._Y, self._R)
-
     def _restore(self) -> None:
         factor, failed = lapack.dpotrf(self._M)
         if failed:
             self._lift_unexcited()
             factor = lapack.dpotrf(self._M)[0]
-        self._R = np.ascontiguousarray(np.triu(factor))
+        self._solver = np.ascontiguousarray(np.triu(factor))
         self._since_restore, self._kept_since_restore = 0, 1.0
 
     def _condition(self, trace: float) -> float:
-        return trace / float(np.diag(self._R).min()) ** 2
+        return trace / float(np.diag(self._solver).min()) ** 2
