@@ -8,19 +8,32 @@ from collections.abc import Callable
 from typing import Any
 
 
-def seconds(function: Callable[[], Any], repeats: int = 5, at_least: float = 0.02) -> float:
-    """Median time of a call; each repeat makes as many calls as fill `at_least` seconds. What takes a second is timed once."""
+def _calls(function: Callable[[], Any], at_least: float) -> int:
+    """How many calls fill `at_least` seconds; warms up on the way."""
     function()
     start = time.perf_counter()
     function()
-    once = time.perf_counter() - start
+    return max(1, round(at_least / max(time.perf_counter() - start, 1e-9)))
+
+
+def _once(function: Callable[[], Any], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls
+
+
+def seconds(function: Callable[[], Any], repeats: int = 5, at_least: float = 0.02) -> float:
+    """Median time of a call; each repeat makes as many calls as fill `at_least` seconds. What takes a second is timed once."""
+    calls = _calls(function, at_least)
+    once = _once(function, calls)
     if once > 1.0:
         return once
-    calls = max(1, round(at_least / max(once, 1e-9)))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(calls):
-            function()
-        times.append((time.perf_counter() - start) / calls)
-    return statistics.median(times)
+    return statistics.median([once, *(_once(function, calls) for _ in range(repeats - 1))])
+
+
+def beside(function: Callable[[], Any], baseline: Callable[[], Any], repeats: int = 9, at_least: float = 0.02) -> tuple[float, float]:
+    """Median time of a call, and the median of its ratio to a baseline that is timed in turn with it: what slows both does not show."""
+    calls, others = _calls(function, at_least), _calls(baseline, at_least)
+    pairs = [(_once(function, calls), _once(baseline, others)) for _ in range(repeats)]
+    return statistics.median(own for own, _ in pairs), statistics.median(own / other for own, other in pairs)

@@ -88,6 +88,28 @@ def test_refused_and_unchanged(name: str, seen: int, pending: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_bad_row_in_a_later_block_is_found_before_anything_is_learned(name: str, dtype: Any) -> None:
+    wide, rows = 300, 400
+    X = spiked(rows + 40, wide, K, seed=6).astype(dtype)
+    model = ALGORITHMS[name](K, wide, dtype=dtype)
+    model.fit_block(X[:30])
+    for x in X[30:33]:
+        model.fit_next(x)
+    assert model.block_rows + K < wide
+    assert model.block_rows < rows
+    before = basis_state(model)
+    for value, message in ((np.nan, "has nan in column 7"), (np.inf, "has inf in column 7"), (np.finfo(dtype).max / 2, "squares overflow")):
+        for at in (0, rows - 5):
+            bad = X[40:].copy()
+            bad[at, 7] = value
+            for arrangement in (bad, np.asfortranarray(bad)):
+                with pytest.raises(ValueError, match=f"Row {at} .*{message}"):
+                    model.fit_block(arrangement)
+                assert same(before, basis_state(model)), f"the model changed on {value} in row {at}"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bad_first_row_does_not_fix_the_number_of_features(name: str) -> None:
     model = ALGORITHMS[name](K)
     for bad in (np.full(7, np.nan), np.zeros(K - 1)):

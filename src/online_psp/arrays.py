@@ -144,10 +144,11 @@ class ForeignBlock(GramBlock):
         """(K, D), on the host."""
         return to_host(self.B)
 
-    def load(self, X: Any) -> None:
+    def load(self, X: Any, G: Array | None = None) -> None:
         self.X = X.X
-        P, G = self.X @ self.B.T, self.X @ self.X.T
-        self.loaded = to_host(P).astype(np.float64, copy=False), to_host(G).astype(np.float64, copy=False)
+        products = self.X @ self.B.T, self.X @ self.X.T
+        P, G = (to_host(each).astype(np.float64, copy=False) for each in products)
+        self.loaded = P, G
 
     def expand(self, a: float, C: Floats) -> None:
         C_there = self.kind.of(C)

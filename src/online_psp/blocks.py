@@ -58,8 +58,8 @@ class Block(WritableState, ABC):
         return self.stack[: self.K]
 
     @abstractmethod
-    def load(self, X: Array) -> None:
-        """Compress a whole block, (n, D)."""
+    def load(self, X: Array, G: Array | None = None) -> None:
+        """Compress a whole block, (n, D), given the lower half of ``X Xᵀ`` where that is known."""
 
     @abstractmethod
     def nbytes(self) -> int:
@@ -154,9 +154,10 @@ class GramBlock(Block):
         assert self.loaded is not None
         return self.loaded
 
-    def load(self, X: Array) -> None:
+    def load(self, X: Array, G: Array | None = None) -> None:
         P = matmul(X, self.stack[: self.K].T, self.s)
-        self.loaded = P.astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
+        G = gram(X) if G is None else G
+        self.loaded = P.astype(np.float64, copy=False), G.astype(np.float64, copy=False)
         self.X = X
 
     def expand(self, a: float, C: Floats) -> None:

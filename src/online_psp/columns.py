@@ -185,7 +185,7 @@ class ColumnBlock(GramBlock):
         self.operations = []
         return answers
 
-    def load(self, X: Any) -> None:
+    def load(self, X: Any, G: Array | None = None) -> None:
         answers = self.request(X.chunks, X.start, X.stop)
         self.loaded = sum(P for P, _ in answers), sum(G for _, G in answers)
 

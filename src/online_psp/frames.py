@@ -98,7 +98,7 @@ class FrameBlock(Block):
         self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
         self._negligible = 4.0 * eps
 
-    def load(self, X: Array) -> None:
+    def load(self, X: Array, G: Array | None = None) -> None:
         n, K, B = len(X), self.K, self.basis
         self.X, self._source = X, None
         if self.D <= K + n:
@@ -106,8 +106,7 @@ class FrameBlock(Block):
             self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
             return
         P = matmul(X, B.T).astype(np.float64, copy=False)
-        G = gram(X).astype(np.float64, copy=False)
-        frame = self._factor(P, G)
+        frame = self._factor(P, (gram(X) if G is None else G).astype(np.float64, copy=False))
         if frame is None:
             self._load_carefully(X)
             return

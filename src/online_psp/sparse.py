@@ -245,7 +245,7 @@ class SparseGramBlock(GramBlock):
         self.WS: Floats = self.s * (self.S @ self.V) + self.square * self.q
         self._entries = 0
 
-    def load(self, X: Any) -> None:
+    def load(self, X: Any, G: Array | None = None) -> None:
         block = compress(X, self.V, self.S, self.heads)
         block = block._replace(XW=self.s * block.XW + np.outer(block.XS, self.q))
         self.block, self.loaded = block, (block.centred_products(self.WS), block.centred_gram(self.square))
@@ -296,9 +296,9 @@ class SparseFrameBlock(FrameBlock):
         self.block: Compressed | None = None
         self._gram: Floats = np.zeros(0)
 
-    def load(self, X: Any) -> None:
+    def load(self, X: Any, G: Array | None = None) -> None:
         if not isinstance(X, SparseRows):
-            super().load(X)
+            super().load(X, G)
             return
         S = np.zeros(self.D) if X.centre is None else X.centre.sums
         block = compress(X, np.ascontiguousarray(self.basis.T), S, self.heads)

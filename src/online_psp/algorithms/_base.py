@@ -6,6 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from online_psp.algorithms._checks import as_real, check_count
 from online_psp.arrays import ForeignRows, namespace_of
 from online_psp.blocks import Block, row_squares, sum_of_squares
 from online_psp.frames import forward_substitute
-from online_psp.products import matmul
+from online_psp.products import gram, matmul
 from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 
@@ -27,6 +28,7 @@ BlockSize: TypeAlias = int | Literal["auto"]
 BlockT = TypeVar("BlockT", bound=Block)
 
 _CHECK_BYTES = 1 << 24
+_MOST_AHEAD = 1 << 21  # inner products that are kept at once: 16 MB
 
 
 class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
@@ -137,6 +139,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         n = len(rows)
         rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
+        grams = self._check_finite(rows, rates) if plain else []
         done = 0
         if self._block is None:
             done = min(n, self.K - self.t)
@@ -148,9 +151,10 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
                 self._use_dense()
             else:
                 self._use_block_for(rows)
-            for start, stop in self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows):
+            cuts = self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows)
+            for (start, stop), G in zip_longest(cuts, grams):
                 block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype) if plain else rows[start:stop]
-                Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates])
+                Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates], G)
                 self.t += stop - start
         return rows.kind.of(Y) if isinstance(rows, ForeignRows) else Y
 
@@ -270,15 +274,39 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {rows.shape}.")
         if self.D is not None and rows.shape[1] != self.D:
             raise ValueError(f"Samples must have {self.D} features; got {rows.shape[1]}.")
-        if rows.dtype.kind == "f":
-            for start, part in self._parts(rows):
-                if not math.isfinite(sum_of_squares(part)):
-                    finite = np.isfinite(row_squares(part))
-                    if not finite.all():
-                        raise self._not_finite(rows, start + int(np.argmin(finite)))
         if self.D is None:
             self._check_features(rows.shape[1])
         return rows
+
+    def _check_finite(self, rows: np.ndarray[Any, Any], rates: tuple[Floats, ...]) -> list[Array]:
+        """Before anything is learned from a call, all of its rows are known to be finite.
+
+        Where the inner products of samples that the blocks need anyway can take the place of a pass over the rows, they are returned.
+        """
+        if rows.dtype.kind != "f":
+            return []
+        if self._can_look_ahead(rows):
+            return [self._finite_gram(rows, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
+        for start, part in self._parts(rows):
+            if not math.isfinite(sum_of_squares(part)):
+                finite = np.isfinite(row_squares(part))
+                if not finite.all():
+                    raise self._not_finite(rows, start + int(np.argmin(finite)))
+        return []
+
+    def _can_look_ahead(self, rows: np.ndarray[Any, Any]) -> bool:
+        if self._block is None or rows.dtype != self.dtype or not rows.flags.c_contiguous:
+            return False
+        step = self.block_rows
+        return self._features() > self.K + step and len(rows) * step <= _MOST_AHEAD
+
+    def _finite_gram(self, rows: Array, start: int, stop: int) -> Array:
+        """``X Xᵀ`` of a block: its diagonal tells whether all rows are finite."""
+        G = gram(rows[start:stop])
+        finite = np.isfinite(G.diagonal())
+        if not finite.all():
+            raise self._not_finite(rows, start + int(np.argmin(finite)))
+        return G
 
     def _parts(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, Array]]:
         """Bounded pieces in the working precision, so that checking a large block needs little memory."""
@@ -357,9 +385,9 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         for start in range(first, last, step):
             yield start, min(start + step, last)
 
-    def _take_block(self, X: Array, rates: list[Floats]) -> Floats:
+    def _take_block(self, X: Array, rates: list[Floats], G: Array | None = None) -> Floats:
         assert self._block is not None
-        self._block.load(X)
+        self._block.load(X, G)
         for steps, rate in zip(self._steps, rates, strict=True):
             steps[: len(X)] = rate
         Y = self._recur(0, len(X))
