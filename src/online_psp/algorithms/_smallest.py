@@ -6,6 +6,8 @@ pair is the *largest* one of that inverse, and Lanczos' method finds it in a few
 small next to what the subspace holds. Where it is not, as before anything has been learned, the smallest eigenvalues lie close together and
 the steps are many; then −δ is moved up to just below them, which sets them apart. The pair is checked against T itself, and mended where N
 has drifted.
+
+Of S and N only the lower halves are read and written.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from online_psp._numba import kernel
+from online_psp.algorithms._symmetric import symmetric_product
 from online_psp.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -24,17 +27,18 @@ NOT_MADE = np.inf
 
 @kernel
 def invert_shifted(S: Floats, delta: float, N: Floats) -> None:
-    """``N = (S + δI)⁻¹``, exactly symmetric."""
+    """``N = (S + δI)⁻¹``."""
     K = S.shape[0]
-    shifted = S.copy()
-    for k in range(K):
-        shifted[k, k] += delta
-    N[:] = np.linalg.inv(shifted)
+    shifted = np.empty((K, K))
     for i in range(K):
-        for j in range(i):
-            middle = 0.5 * (N[i, j] + N[j, i])
-            N[i, j] = middle
-            N[j, i] = middle
+        for j in range(i + 1):
+            shifted[i, j] = S[i, j]
+            shifted[j, i] = S[i, j]
+        shifted[i, i] += delta
+    inverse = np.linalg.inv(shifted)
+    for i in range(K):
+        for j in range(i + 1):
+            N[i, j] = 0.5 * (inverse[i, j] + inverse[j, i])
 
 
 @kernel
@@ -44,7 +48,7 @@ def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: flo
     Where −δ is above the smallest eigenvalue of T, that one, and no other, is negative in the inverse.
     """
     K = N.shape[0]
-    np.dot(N, g[:K], out[:K])
+    symmetric_product(N, g[:K], out[:K])
     along = 0.0
     for k in range(K):
         along += Ny[k] * g[k]
@@ -150,7 +154,7 @@ def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: f
     """Scale v to length one and leave ``(T v − λ v)/size`` in r; returns λ and the length of r."""
     K = S.shape[0]
     v /= np.sqrt(np.dot(v, v))
-    np.dot(S, v[:K], r[:K])
+    symmetric_product(S, v[:K], r[:K])
     along = rho * v[K]
     for k in range(K):
         along += y[k] * v[k]
@@ -173,8 +177,9 @@ def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Float
     K = S.shape[0]
     T = np.empty((K + 1, K + 1))
     for i in range(K):
-        for j in range(K):
+        for j in range(i + 1):
             T[i, j] = keep * S[i, j] + alpha * y[i] * y[j]
+            T[j, i] = T[i, j]
         T[i, K] = alpha * rho * y[i]
         T[K, i] = T[i, K]
     T[K, K] = alpha * rho * rho
@@ -217,7 +222,7 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
         delta = nothing
         invert_shifted(S, delta, N)
     while True:
-        np.dot(N, y, Ny)
+        symmetric_product(N, y, Ny)
         beta = 1.0 / alpha + np.dot(y, Ny) / keep
         if beta > 0.0:  # otherwise N has lost its definiteness
             more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, size, v)
@@ -266,6 +271,6 @@ def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, del
     for i in range(K):
         on_Ny = cross * v[i] - inner * Ny[i]
         on_p = cross * Ny[i] + outer * v[i]
-        for j in range(K):
+        for j in range(i + 1):
             N[i, j] = N[i, j] / keep + on_Ny * Ny[j] + on_p * v[j]
     return keep * delta

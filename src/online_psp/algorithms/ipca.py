@@ -38,6 +38,7 @@ from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
+from online_psp.algorithms._symmetric import symmetric_product
 from online_psp.frames import FrameBlock
 from online_psp.products import matmul
 from online_psp.types import Array, Floats, Rate
@@ -154,7 +155,7 @@ def recur(
     P, T : (n, K), (n, m)
         What the basis has moved by since; zero from sample `first` on.
     S, N, delta : (K, K), (K, K), float
-        The covariance, and ``(S + δI)⁻¹``; both are changed in place, the new δ, or NOT_MADE, is returned.
+        The covariance, and ``(S + δI)⁻¹``, their lower halves; both are changed in place, the new δ, or NOT_MADE, is returned.
     spent : int
         Steps beyond a few that eigenvectors have taken since N was made; the new number is returned.
     Y : (last − first, K)
@@ -183,19 +184,19 @@ def recur(
         rho = np.sqrt(rho2)
         if np.sqrt(alpha) * rho <= _NO_RESIDUAL * np.sqrt(norm2):
             if delta != NOT_MADE:
-                np.dot(N, y, Ny)
+                symmetric_product(N, y, Ny)
                 beta = 1.0 / alpha + np.dot(y, Ny) / keep
                 if beta > 0.0:
                     for i in range(K):
                         c = Ny[i] / (keep * keep * beta)
-                        for j in range(K):
+                        for j in range(i + 1):
                             N[i, j] = N[i, j] / keep - c * Ny[j]
                     delta *= keep
                 else:
                     delta = NOT_MADE
             for i in range(K):
                 c = alpha * y[i]
-                for j in range(K):
+                for j in range(i + 1):
                     S[i, j] = keep * S[i, j] + c * y[j]
             continue
         value, delta, steps = smallest(S, N, Ny, y, rho, alpha, delta, v)
@@ -222,7 +223,7 @@ def recur(
         down = value / (g * g)
         for i in range(K):
             up = alpha * (y[i] - rho / g * p[i])
-            for j in range(K):
+            for j in range(i + 1):
                 S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
         spent += max(0, steps - _FEW_STEPS)
         if spent > K // 3 and value > 1e-10 * np.trace(S):  # as much as a new inverse costs
