@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp import ALGORITHMS, FSM, SM
+from online_psp import ALGORITHMS, CCIPCA, FSM, SM
 from online_psp.blocks import least_scale
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES, options, sized, spiked
+from tests.oracle import NAMES, options, reference_run, sized, spiked
 from tests.test_algorithms import is_orthonormal
 
 
@@ -158,6 +158,30 @@ def test_up_to_as_many_components_as_features(name: str, K: int) -> None:
     for x in X[200:]:
         model.fit_next(x)
     assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("size", [1, 5, 24])
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-3])
+def test_ccipca_is_the_reference_where_rows_depend_on_each_other(noise: float, size: int) -> None:
+    """Inner products that are followed from block to block, and rows whose coordinates must be found carefully, in turn."""
+    K, D, n = 4, 90, 400
+    rng = np.random.default_rng(8)
+    few = rng.standard_normal((7, 9)) @ rng.standard_normal((9, D)) / 10.0
+    X = np.concatenate(
+        [spiked(100, D, K, seed=3), few[rng.integers(0, 7, n)] + noise * rng.standard_normal((n, D)), spiked(50, D, K, seed=4)]
+    )
+    reference = reference_run("ccipca", X, K)
+    model = CCIPCA(K, D)
+    for start in range(0, len(X), size):
+        if size == 1:
+            model.fit_next(X[start])
+        else:
+            model.fit_block(X[start : start + size])
+        if start % 120 == 0 and start >= K:
+            error = subspace_error(model.get_components(), reference.bases[model.t - 1])
+            assert error < 1e-9, f"{error:.1e} from the reference at sample {model.t}"
+    np.testing.assert_allclose(model.sigma2, np.sort(reference.state.sigma2)[::-1], rtol=1e-9)
+    assert subspace_error(model.get_components(), reference.bases[-1]) < 1e-9
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -71,6 +71,7 @@ def test_the_inverse_follows(K: int, decades: float, seed: int) -> None:
     E = np.column_stack([np.eye(K) - np.outer(p, p) / g, -p])
     assert np.allclose(after, E @ bordered(S, y, rho, alpha) @ E.T, atol=1e-13), "S after the reflection"
     turn_inverse(N, Ny, y, rho, alpha, delta, value, v)
+    N = np.tril(N) + np.tril(N, -1).T  # the half that is kept up to date
     shifted = after + (1 - alpha) * delta * np.eye(K)
     unsure = EPS * np.trace(S) / value  # the eigenvalue is known to rounding in S, and its inverse to this much
     assume(unsure < 1e-6)  # beyond that the bound says nothing

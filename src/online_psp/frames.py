@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp._numba import kernel
 from online_psp.blocks import Block, put_and_multiply
-from online_psp.products import dot, gram, matmul
+from online_psp.products import add_product, dot, gram, matmul, turn_lower
 from online_psp.types import Array, Floats
 
 _TILE_BYTES = 1 << 20
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
+_MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
+_SURE = 100.0  # how much larger pivots must be where they were followed
 
 
 def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
@@ -90,6 +93,9 @@ class FrameBlock(Block):
         self.open_frame = np.eye(0 if self.direct else m)
         self._known = 0  # how many rows of the open frame are those of the identity
         self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
+        self.H: Floats | None = None  # B Bᵀ, lower half, as it follows from the coordinates of the last block; not for an orthonormal basis
+        self.carried = 0  # blocks since it was computed from B
+        self._triangular = True  # no component holds anything of the old ones after it, over the rows of the stack
         self.loaded: tuple[Floats, Floats, int] | None = None
         self.X: Array | None = None
         self._source: Array | None = None
@@ -100,7 +106,7 @@ class FrameBlock(Block):
 
     def load(self, X: Array, G: Array | None = None) -> None:
         n, K, B = len(X), self.K, self.basis
-        self.X, self._source = X, None
+        self.X, self._source, self._triangular = X, None, True
         if self.D <= K + n:
             self._frame = None
             self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
@@ -142,14 +148,31 @@ class FrameBlock(Block):
     def _basis_factor(self) -> Floats | None:
         """The Cholesky factor of ``B Bᵀ``, or None where it cannot be trusted.
 
-        A basis that is orthonormal by construction is taken to be so until rounding may have moved it: a look costs as much as K/4 samples.
+        A look at the basis costs as much as K/4 samples. So one that is orthonormal by construction is taken to be so until rounding may
+        have moved it, and inner products of another are followed from block to block.
         """
         if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
             return np.eye(self.K)
         self.drift = 0.0
-        H = gram(self.basis).astype(np.float64, copy=False)
-        factor, failed = lapack.dpotrf(H, lower=1)
-        return None if failed or np.min(np.diag(factor) ** 2 / np.diag(H)) < self._trust else np.tril(factor)
+        if self.H is None or self.carried >= _MOST_CARRIED:
+            self.H, self.carried = gram(self.basis).astype(np.float64, copy=False), 0
+        factor, failed = lapack.dpotrf(self.H, lower=1)
+        least = 0.0 if failed else float(np.min(np.diag(factor) ** 2 / np.diag(self.H)))
+        if least < self._least_pivot:
+            return self._look_again(self._basis_factor)
+        return np.asarray(np.tril(factor))
+
+    @property
+    def _least_pivot(self) -> float:
+        """How small a squared pivot may be, relative to the row; inner products that were followed must leave larger ones."""
+        return _SURE * self._trust if self.carried else self._trust
+
+    def _look_again(self, factor: Callable[[], Floats | None]) -> Floats | None:
+        """After a pivot that is too small: once more with inner products of the basis as it is, unless they were."""
+        if not self.carried:
+            return None
+        self.H = None
+        return factor()
 
     def _factor(self, P: Floats, G: Floats) -> Floats | None:
         """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
@@ -159,11 +182,9 @@ class FrameBlock(Block):
             return None
         within = solve_triangular(basis_factor, P.T, lower=True, check_finite=False).T
         residual_factor, failed = lapack.dpotrf(G - gram(within), lower=1)
-        if failed:
-            return None
-        shares = np.diag(residual_factor) ** 2 / np.diag(G)
-        if np.min(shares) < self._trust:
-            return None
+        shares = np.zeros(1) if failed else np.diag(residual_factor) ** 2 / np.diag(G)
+        if np.min(shares) < self._least_pivot:
+            return self._look_again(lambda: self._factor(P, G))
         self.drift += float(np.sum(1.0 / shares))
         frame = np.zeros((K + n, K + n))
         frame[:K, :K] = basis_factor
@@ -188,9 +209,15 @@ class FrameBlock(Block):
         B, K = self.basis, self.K
         if self.first == self.D:  # the coordinates are the features
             B[:] = self.Z
+            self.H = None
         else:
+            self.H, self.carried = gram(self.Z), self.carried + 1
             Z = self.Z if frame is None else over_stack(self.Z[:, : len(frame)], frame)
-            recombine(B, Z[:, :K], Z[:, K:], X, self._source)
+            if frame is not None and self._triangular:
+                turn_lower(Z[:, :K], B)
+                add_product(B, 1.0, Z[:, K:], X)
+            else:
+                recombine(B, Z[:, :K], Z[:, K:], X, self._source)
         self._let_go()
 
     def expand_by(self, P: Floats, T: Floats) -> None:
@@ -237,6 +264,7 @@ class FrameBlock(Block):
         K, B = self.K, self.basis
         self.open_Z[:] = 0.0
         self.open_rows[:] = 0.0
+        self._triangular = True
         if self.direct:
             self.open_Z[:] = B
             return
@@ -245,6 +273,7 @@ class FrameBlock(Block):
             Q, R = qr(B.T, mode="economic", check_finite=False)
             signs = np.where(np.diag(R) < 0, -1.0, 1.0)
             B[:] = (Q * signs).T
+            self.H = None
             self.open_Z[:, :K] = (R.T * signs).astype(np.float64)[: len(self.open_Z)]
             factor = np.eye(K)
         else:
@@ -270,11 +299,12 @@ class FrameBlock(Block):
         at = self.K + self.n
         coordinates, frame = self.open_rows[self.n], self.open_frame
         square, pivot = _add_to_frame(self.stack, at, x, frame, self._known, coordinates)
-        if pivot > self._trust * square:
+        if pivot > self._least_pivot * square:
             self.drift += square / pivot
             coordinates[at] = math.sqrt(pivot)
             frame[at, : at + 1] = coordinates[: at + 1]
         else:
+            self._triangular = False
             coordinates[at] = self._orthogonalise(at, coordinates, math.sqrt(square))
             frame[at, : at + 1] = 0.0
             frame[at, at] = 1.0

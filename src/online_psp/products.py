@@ -51,6 +51,12 @@ def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
     gemm(factor, X.T, C.T.astype(B.dtype, order="F", copy=False), beta=1.0, c=B.T, overwrite_c=1)
 
 
+def turn_lower(A: Floats, B: Array) -> None:
+    """``B ← A B`` in place, for A lower triangular; what is above its diagonal is not read."""
+    trmm = blas.dtrmm if B.dtype == _DOUBLE else blas.strmm
+    trmm(1.0, A.astype(B.dtype, order="F"), B.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+
+
 def gram(X: Array) -> Array:
     """``X Xᵀ`` for X (n, D); only the lower triangle is filled."""
     if not X.size:

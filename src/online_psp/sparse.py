@@ -349,6 +349,7 @@ class SparseFrameBlock(FrameBlock):
         V = np.ascontiguousarray(V)
         scatter_add(rows.indptr, rows.indices, rows.data, np.ascontiguousarray(CL.T), V)
         B[:] = V.T
+        self.H = None
         self._let_go()
 
     def _take_in(self) -> None:

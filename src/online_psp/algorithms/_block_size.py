@@ -32,12 +32,15 @@ class FixedCost(NamedTuple):
         Products of a K×K matrix with the basis.
     pairs : float
         Compiled operations for every pair of samples, in units of K.
+    most : int
+        Rows of a block, however dear blocks are.
     """
 
     call: float
     passes: float
     turns: float = 0.0
     pairs: float = 0.0
+    most: int = 256
 
     def seconds(self, D: int, K: int, packing: float = 1.0) -> float:
         return self.call + packing * self.passes * 8 * D * K / _bandwidth(D, K) + self.turns * 2 * D * K * K / _FLOPS
@@ -45,7 +48,7 @@ class FixedCost(NamedTuple):
     def block_rows(self, D: int, K: int) -> int:
         """Rows for `fit_block`: samples meet each other in a matrix product, of which half is needed."""
         pair = D / _FLOPS + self.pairs * K / _LOOPS
-        return _rounded(math.sqrt(self.seconds(D, K, _PACKING) / pair), 16, 32, 256)
+        return _rounded(math.sqrt(self.seconds(D, K, _PACKING) / pair), 16, 32, self.most)
 
     def open_rows(self, D: int, K: int) -> int:
         """Samples that `fit_next` gathers: every pending one is a row more to read."""

@@ -20,7 +20,7 @@ from online_psp.types import Array, Floats, Rate
 class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
     """Components U (D×K) with variances σ² (K)."""
 
-    _cost = FixedCost(call=150e-6, passes=3.0, turns=1.5, pairs=1.0)
+    _cost = FixedCost(call=150e-6, passes=3.0, turns=0.6, pairs=1.0, most=512)
     _orthonormal: bool
 
     def __init__(

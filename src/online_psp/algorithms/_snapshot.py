@@ -64,6 +64,7 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         if model._block is not None:
             _take_frame(model._block, arrays)
             state["drift"] = float(model._block.drift)
+            state["carried"], state["triangular"] = int(model._block.carried), bool(model._block._triangular)
         if isinstance(model, IPCA) and model._block is not None:
             n = model._block.n
             arrays["S"], arrays["N"] = model._S, model._N
@@ -103,6 +104,8 @@ def _take_frame(block: FrameBlock, arrays: dict[str, Array]) -> None:
     n = block.n
     arrays["Z"], arrays["rows"] = used(block.open_Z, block.K if n else 0), used(block.open_rows, n)
     arrays["frame"] = used(block.open_frame, block.K + n if n else 0)
+    if block.H is not None:
+        arrays["H"] = block.H
 
 
 def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: type | None = None) -> Any:
@@ -188,6 +191,8 @@ def _set_running(model: Any, fields: Fields) -> None:
         block.open_frame = fields.array("frame", (0, 0) if block.direct else (m, m))
         block._source = block._frame = None
         block.drift, block._known = fields.number("drift", 0.0), block.known()
+        block.H = fields.array("H", (K, K)) if "H" in fields.arrays else None
+        block.carried, block._triangular = fields.count("carried"), fields.value("triangular", bool)
         if isinstance(model, IPCA):
             model._S, model._N = fields.array("S", (K, K)), fields.array("N", (K, K))
             model._P, model._T = fields.array("P", (pending, K)), fields.array("T", (pending, m))
