@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
@@ -13,20 +13,28 @@ from online_psp.blocks import Block, put_and_multiply
 from online_psp.products import add_product, dot, gram, matmul, turn_lower
 from online_psp.types import Array, Floats
 
-_TILE_BYTES = 1 << 20
+_TILE_BYTES = 1 << 26
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
 _MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
 _SURE = 100.0  # how much larger pivots must be where they were followed
 
 
-def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
-    """``B ← A S + C X`` with ``S = B`` unless another `source` is given, a tile of columns at a time."""
-    source = B if source is None else source
-    A, C = A.astype(B.dtype, copy=False), C.astype(B.dtype, copy=False)
+def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
+    """Columns of B that are worked on at a time, all of them unless there are very many, with those of X."""
     width = max(64, _TILE_BYTES // (B.itemsize * (len(B) + len(X))))
     for start in range(0, B.shape[1], width):
         columns = slice(start, start + width)
-        B[:, columns] = matmul(A, source[:, columns]) + matmul(C, X[:, columns])
+        yield columns, np.ascontiguousarray(X[:, columns])
+
+
+def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
+    """``B ← A S + C X`` with ``S = B`` unless another `source` is given."""
+    source = B if source is None else source
+    A = A.astype(B.dtype, copy=False)
+    for columns, part in tiles(B, X):
+        new = matmul(A, source[:, columns])
+        add_product(new, 1.0, C, part)
+        B[:, columns] = new
 
 
 @kernel
@@ -230,7 +238,7 @@ class FrameBlock(Block):
         else:
             T = T[:, : K + n] if frame is None else over_stack(T[:, : K + n], frame)
             as_it_is = frame is None or np.array_equal(np.diag(frame)[:K], np.ones(K))
-            if n < K and as_it_is:
+            if as_it_is and K * K > n * K + n * n // 2:
                 self._subtract(P, T, X)
             else:
                 A = np.eye(K) if as_it_is or frame is None else over_stack(np.eye(K), frame[:K, :K])
@@ -238,15 +246,17 @@ class FrameBlock(Block):
         self._let_go()
 
     def _subtract(self, P: Floats, T: Floats, X: Array) -> None:
-        """``B ← S − Pᵀ (T₁ S + T₂ X)``, S the source: 4 D K flops a sample, however large K is."""
+        """``B ← S − Pᵀ (T₁ S + T₂ X)``, S the source and T₂ lower triangular: 4 D K flops a sample, however large K is."""
         B, K = self.basis, self.K
-        source = B if self._source is None else self._source
-        P, T = P.astype(B.dtype, copy=False), T.astype(B.dtype, copy=False)
-        width = max(64, _TILE_BYTES // (B.itemsize * (K + len(X))))
-        for start in range(0, self.D, width):
-            columns = slice(start, start + width)
-            moves = matmul(T[:, :K], source[:, columns]) + matmul(T[:, K:], X[:, columns])
-            B[:, columns] = source[:, columns] - matmul(P.T, moves)
+        if self._source is not None:
+            B[:] = self._source
+        for columns, part in tiles(B, X):
+            moves, old = part.copy(), np.ascontiguousarray(B[:, columns])
+            turn_lower(T[:, K:], moves)
+            add_product(moves, 1.0, T[:, :K], old)
+            add_product(old, -1.0, P.T, moves)
+            if not np.shares_memory(old, B):
+                B[:, columns] = old
 
     def _in_hand(self) -> tuple[Array, Floats | None]:
         """The samples of the block in hand, and the frame of the stack."""
