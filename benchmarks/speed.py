@@ -24,17 +24,12 @@ from rich.table import Table
 from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
-from benchmarks.engine import literal_seconds
+from benchmarks.models import ROWS, SINGLE, block_by_block, draw, literal_seconds, row_by_row, running, two_products
 from benchmarks.timing import beside, seconds
 from online_psp.algorithms import ALGORITHMS, fsm, sm
 from online_psp.algorithms._similarity import settle
-from online_psp.datasets import SpikedCovariance
 from online_psp.products import add_product
 from online_psp.types import Floats
-
-_ROWS = 256
-_SINGLE = 128  # rows of a block that are taken one at a time
-_MORE = 64  # rows after the first K that a model is started with
 
 
 class Target(NamedTuple):
@@ -49,59 +44,13 @@ class Target(NamedTuple):
         return self.figure <= self.target if self.relation == "≤" else self.figure >= self.target
 
 
-def draw(D: int, K: int, blocks: int = 8) -> Floats:
-    """Rows to start a model with, and some blocks that are new to it. (A row that it has seen lies in its subspace, or nearly, if K is
-    large: that is another problem, and a harder one.)
-    """
-    return SpikedCovariance(D, min(K, 32), 0.01, seed=0).draw(K + _MORE + blocks * _ROWS)
-
-
-def running(name: str, X: Floats, K: int, **options: Any) -> Any:
-    """A model that has started."""
-    model: Any = ALGORITHMS[name](K, X.shape[1], **options)
-    model.fit_block(X[: K + _MORE])
-    return model
-
-
-def block_by_block(act: Callable[[Floats], Any], X: Floats, K: int) -> Callable[[], None]:
-    """Calls that act on one block after the other."""
-    starts = itertools.cycle(range(K + _MORE, len(X) - _ROWS + 1, _ROWS))
-
-    def some() -> None:
-        start = next(starts)
-        act(X[start : start + _ROWS])
-
-    return some
-
-
-def row_by_row(act: Callable[[Floats], Any], X: Floats, K: int) -> Callable[[], None]:
-    """Calls that act on the rows of one block after the other, a row at a time."""
-
-    def some(block: Floats) -> None:
-        for x in block[:_SINGLE]:
-            act(x)
-
-    return block_by_block(some, X, K)
-
-
 def block_seconds(model: Any, X: Floats, repeats: int = 5) -> float:
     """A sample of `fit_block`."""
-    return seconds(block_by_block(model.fit_block, X, model.K), repeats) / _ROWS
+    return seconds(block_by_block(model.fit_block, X, model.K), repeats) / ROWS
 
 
 def next_seconds(model: Any, X: Floats) -> float:
-    return seconds(row_by_row(model.fit_next, X, model.K)) / _SINGLE
-
-
-def two_products(D: int, K: int) -> Callable[[Floats], None]:
-    """The floor of a block: X Bᵀ and C X."""
-    basis, C = np.ones((K, D)), np.ones((K, _ROWS))
-
-    def act(X: Floats) -> None:
-        X @ basis.T
-        C @ X
-
-    return act
+    return seconds(row_by_row(model.fit_next, X, model.K)) / SINGLE
 
 
 # What was asked for
@@ -112,7 +61,7 @@ def single_samples() -> Iterator[Target]:
         X, basis = draw(D, K, 8 if D * K < 4e6 else 2), np.ones((K, D))
         time_, ratio = beside(row_by_row(running("fsm", X, K).fit_next, X, K), row_by_row(basis.__matmul__, X, K))
         if D == 784:
-            yield Target(f"FSM.fit_next at D=784, K=16 ({ratio:.1f} floors)", 1e6 * time_ / _SINGLE, "≤", 8.0, " µs")
+            yield Target(f"FSM.fit_next at D=784, K=16 ({ratio:.1f} floors)", 1e6 * time_ / SINGLE, "≤", 8.0, " µs")
         else:
             yield Target(f"FSM.fit_next / floor at D={D}, K={K}", ratio, "≤", 2.0)
 

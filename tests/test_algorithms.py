@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_psp import ALGORITHMS, FSM, IPCA, SM
+from online_psp import ALGORITHMS, FSM, IPCA, SM, frames
 from online_psp.metrics import subspace_error
 from online_psp.types import Floats
-from tests.oracle import COMPILED, NAMES, options, reference_run, sized, spiked
+from tests.oracle import COMPILED, NAMES, module_of, options, reference_run, sized, spiked
 
 TOLERANCE = {"sm": 1e-9, "ipca": 1e-9, "fsm": 1e-9, "ccipca": 1e-8}
 # CCIPCA's published start, from variances of 1e-8, blows rounding up: at (200, 20) the literal loop itself is 7e-9 from what it gives in
@@ -250,6 +250,24 @@ def test_layouts_and_number_types_are_taken_as_they_come(name: str) -> None:
         assert subspace_error(single.get_components(), expected.get_components()) < 1e-10
 
 
+@pytest.mark.skipif(not COMPILED, reason="kernels run as plain Python")
+@every_algorithm
+def test_rows_that_are_read_only_or_out_of_line_need_no_other_kernel(name: str) -> None:
+    X = spiked(60, 20, 4)
+    kernel: Any = module_of(name).recur_open if name in ("fsm", "sm") else frames._add_to_frame
+    model = ALGORITHMS[name](4, 20, block_size=4)
+    model.fit_block(X[:8])
+    model.fit_next(X[8])
+    compiled = len(kernel.signatures)
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    shifted = np.frombuffer(b"x" + X.tobytes(), dtype=np.uint8)[1:].view(X.dtype).reshape(X.shape)
+    for rows in (fixed, shifted, np.repeat(X, 2, axis=1)[:, ::2]):
+        for row in rows[9:12]:
+            model.fit_next(row)
+    assert len(kernel.signatures) == compiled, f"compiled for {kernel.signatures}"
+
+
 @every_algorithm
 def test_state_does_not_grow_with_the_stream(name: str) -> None:
     D, K = 3000, 6
@@ -275,5 +293,5 @@ def test_state_does_not_grow_with_the_stream(name: str) -> None:
             model.fit_next(x)
         sizes.append(held(vars(model), set()))
     assert len(set(sizes[1:])) == 1, f"bytes held after each 205 rows: {sizes}"
-    bound = 8 * (K + model.open_rows) * D + 8 * 6 * (K + model.block_rows) ** 2
+    bound = 8 * (K + model.open_rows) * D + 8 * 6 * (K + model._held_rows) ** 2
     assert sizes[-1] <= bound, f"{sizes[-1]} bytes held, at most {bound} expected: (K + b) D and small arrays"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp.products import dot, full_gram, gram, matmul
+from online_psp.products import add_product, dot, full_gram, gram, matmul, turn_lower
 from online_psp.types import Array
 
 RNG = np.random.default_rng(0)
@@ -47,3 +47,23 @@ def test_gram(dtype: Any) -> None:
     assert gram(X[:0]).shape == (0, 0)
     assert dot(X[0], X[1]) == pytest.approx(float(X[0] @ X[1]), rel=1e-5)
     assert dot(X[0, :0], X[0, :0]) == 0.0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_in_place(dtype: Any) -> None:
+    rng = np.random.default_rng(2)
+    stack = rng.standard_normal((9, 30)).astype(dtype)
+    B, X, C = stack[:5], stack[5:], rng.standard_normal((5, 4))
+    expected = B + 0.5 * (C @ X)
+    add_product(B, 0.5, C, X)
+    np.testing.assert_allclose(stack[:5], expected, rtol=0, atol=1e-5, err_msg="B + factor C X, in place")
+    A = rng.standard_normal((5, 5))
+    expected = np.tril(A) @ B
+    turn_lower(A, B)
+    np.testing.assert_allclose(stack[:5], expected, rtol=0, atol=1e-5, err_msg="A B, in place, from the lower half of A")
+
+
+def test_a_factor_goes_into_the_product() -> None:
+    A = np.random.default_rng(3).standard_normal((4, 6))
+    for one, two in ((A, A.T), (A, A[0]), (A[0], A.T), (A[0], A[1]), (A.astype(np.float32), A.T), (A[:0], A.T)):
+        np.testing.assert_allclose(matmul(one, two, 3.0), 3.0 * (one @ two), rtol=1e-12)

@@ -16,7 +16,7 @@ from online_psp.types import Array, Floats
 _TILE_BYTES = 1 << 26
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
 _MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
-_SURE = 100.0  # how much larger pivots must be where they were followed
+_SURE = 10.0  # how much larger pivots must be where they were followed
 
 
 def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:

@@ -245,9 +245,10 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return D
 
     def _check_row(self, x: ArrayLike) -> Array:
-        if type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.c_contiguous:
+        if type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
             return x
-        row = np.asarray(as_real(x, "A sample"), dtype=self.dtype, order="C")
+        # Kernels are compiled for plain arrays that can be written to, and not once more for others.
+        row = np.require(as_real(x, "A sample"), self.dtype, ["C", "A", "W", "E"])
         if row.ndim != 1:
             raise ValueError(f"fit_next takes one sample of shape ({self.D or 'D'},); got shape {row.shape}.")
         if self.D is None:
@@ -298,7 +299,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         if self._block is None or rows.dtype != self.dtype or not rows.flags.c_contiguous:
             return False
         step = self.block_rows
-        return self._features() > self.K + step and len(rows) * step <= _MOST_AHEAD
+        return self._features() > self.K + self._most(step) and len(rows) * step <= _MOST_AHEAD
 
     def _finite_gram(self, rows: Array, start: int, stop: int) -> Array:
         """``X Xᵀ`` of a block: its diagonal tells whether all rows are finite."""
@@ -378,12 +379,22 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return self.block_rows
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
-        """Where to cut rows `first` … `last`−1 into blocks of at most `step`: several of about one size, a multiple of eight."""
-        count = -(-(last - first) // step)
+        """Where to cut rows `first` … `last`−1 into blocks of about `step`: several of one size, a multiple of eight."""
+        most, n = self._most(step), last - first
+        count = max(-(-n // most), round(n / step))
         if count > 1:
-            step = min(step, 8 * -(-(last - first) // (8 * count)))
-        for start in range(first, last, step):
-            yield start, min(start + step, last)
+            most = min(most, 8 * -(-n // (8 * count)))
+        for start in range(first, last, most):
+            yield start, min(start + most, last)
+
+    def _most(self, step: int) -> int:
+        """How large a block may be where `step` is what it should be: a call is not cut in two for a few rows."""
+        return step + step // 4 if self.block_size == "auto" else step
+
+    @property
+    def _held_rows(self) -> int:
+        """How many samples the small arrays of a block are made for."""
+        return max(self._most(self.block_rows), self.open_rows)
 
     def _take_block(self, X: Array, rates: list[Floats], G: Array | None = None) -> Floats:
         assert self._block is not None

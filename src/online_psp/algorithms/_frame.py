@@ -50,13 +50,13 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
 
     def _begin(self, basis: Array) -> None:
         self._block = FrameBlock(basis, self.open_rows, self._orthonormal)
-        self._steps = np.zeros((1, max(self.open_rows, self.block_rows)))
+        self._steps = np.zeros((1, self._held_rows))
 
     def _use_block_for(self, rows: Any) -> None:
         if not isinstance(self._block, SparseFrameBlock):
             assert self._block is not None
             self._block = SparseFrameBlock(self._block.basis, self.open_rows, self._orthonormal)
-            self._steps = np.zeros((1, max(self.open_rows, self.block_rows, self._sparse_rows)))
+            self._steps = np.zeros((1, max(self._held_rows, self._most(self._sparse_rows))))
 
     @property
     def _sparse_rows(self) -> int:

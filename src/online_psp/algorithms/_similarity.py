@@ -146,7 +146,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _begin_with(self, block: GramBlock) -> None:
         """Start from the weights in a block."""
         self._block = block
-        rows = max(self.block_rows, self.open_rows)
+        rows = self._held_rows
         self._a = 1.0
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
         self._steps = np.zeros((2, rows))
@@ -254,7 +254,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
         """A block also ends before the old weights fade beyond floating point."""
         fading = -np.log1p(-np.maximum(*rates))
-        if last <= first or step * fading[first:last].max() <= _MOST_FADING:
+        if last <= first or self._most(step) * fading[first:last].max() <= _MOST_FADING:
             yield from super()._cuts(first, last, rates, step)
             return
         faded = np.cumsum(fading)

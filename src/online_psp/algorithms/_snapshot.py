@@ -18,7 +18,7 @@ from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._similarity import SimilarityMatching
 from online_psp.algorithms._smallest import NOT_MADE
 from online_psp.algorithms.ipca import IPCA
-from online_psp.blocks import Block, GramBlock
+from online_psp.blocks import Block, GramBlock, least_scale
 from online_psp.frames import FrameBlock
 from online_psp.model_file import Contents, Fields, ModelFileError
 from online_psp.types import Array, Rate
@@ -76,7 +76,7 @@ def algorithm_state(model: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         direct = getattr(model._block, "direct", False)  # then the samples are not in the stack, and what is there was never written
         arrays["stack"] = used(model._block.stack, model.K + (0 if direct else n))
         for i, steps in enumerate(model._steps):
-            arrays[f"steps{i}"] = used(steps, n)[: max(model.block_rows, model.open_rows)]
+            arrays[f"steps{i}"] = used(steps, n)[: model._held_rows]
     return arrays, state
 
 
@@ -169,12 +169,12 @@ def algorithm_from_state(fields: Fields, rates: dict[str, Rate | None], cls: typ
 def _set_running(model: Any, fields: Fields) -> None:
     K, D, pending = model.K, model.D, model.open_rows
     stack = fields.array("stack", (K + pending, D), model.dtype)  # first: whatever is allocated below is no larger
-    rows = max(model.block_rows, pending)
+    rows = model._held_rows
     model._steps = np.stack([fields.array(f"steps{i}", (rows,)) for i in range(model._kinds)])
     block: Any
     if isinstance(model, SimilarityMatching):
         block = _bare(GramBlock, stack, K, D, pending)
-        block.s = fields.number("s", 0.0) if "s" in fields.values else 1.0
+        block.s = fields.number("s", least_scale(stack.dtype))
         model._solver = fields.array("lateral", (K, K))
         model._w, model._Y = fields.array("w", (rows,)), fields.array("Y", (rows, K))
         model._a, model._level = fields.number("a", 0.0, 1.0), fields.number("level", 0.0)
