@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, CCIPCA, FSM, SM
+from online_psp.algorithms._symmetric import largest_of, norm_of, symmetric_product
 from online_psp.blocks import least_scale
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, options, reference_run, sized, spiked
@@ -112,6 +113,38 @@ def test_a_start_that_forgets_quickly_keeps_its_rank(cls: Any, rate: float) -> N
     assert subspace_error(model.get_components(), np.linalg.qr(X[:40].T)[0]) < 1e-6, "the start spans the first K samples"
     model.fit_block(X[40:])
     assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_many_components_in_single_precision_raise_no_false_alarm(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eigenproblem that is solved where a direction may have vanished costs more than a block: it must not be solved at every one."""
+    K, D = sized(200, 40), 400
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((K + 600, D)) * np.linspace(1.0, 0.05, D)).astype(np.float32)
+    alarms = []
+    monkeypatch.setattr(cls, "_lift_unexcited", lambda self: alarms.append(self.t))
+    model = cls(K, D, dtype=np.float32)
+    model.fit_block(X[: K + 100])
+    alarms.clear()
+    for start in range(K + 100, len(X), 50):
+        model.fit_block(X[start : start + 50])
+    condition = np.linalg.cond(model._M)
+    assert condition * model.floor < 0.01, "the data are harmless"
+    assert not alarms, f"an eigenproblem at samples {alarms} for a condition number of {condition:.0f}"
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 40, 203])
+@pytest.mark.parametrize("decades", [0.0, 2.0, 8.0])
+def test_sizes_of_symmetric_matrices(K: int, decades: float) -> None:
+    rng = np.random.default_rng(K)
+    Q = np.linalg.qr(rng.standard_normal((K, K)))[0]
+    S = (Q * np.logspace(0, -decades, K)) @ Q.T
+    lower, x = np.tril(S) + np.triu(np.full((K, K), np.nan), 1), rng.standard_normal(K)
+    product = np.empty(K)
+    symmetric_product(lower, x, product)
+    np.testing.assert_allclose(product, S @ x, atol=1e-12, err_msg="only the lower half is read")
+    assert norm_of(S) == pytest.approx(np.linalg.norm(S))
+    assert 0.95 <= largest_of(lower) <= 2.001, "between the largest eigenvalue, 1, and twice that"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -89,14 +89,6 @@ def fade(n: int, alpha: float, a: float, w: Floats) -> float:
     return a * (1.0 - alpha)
 
 
-@kernel
-def trace_of(A: Floats) -> float:
-    total = 0.0
-    for k in range(A.shape[0]):
-        total += A[k, k]
-    return total
-
-
 class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
@@ -152,7 +144,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._steps = np.zeros((2, rows))
         self._taken = 0
         self._since_restore, self._kept_since_restore = 0, 1.0
-        self._level = trace_of(self._M)  # the largest trace of M so far
+        self._level = float(np.trace(self._M))  # the largest trace of M so far
         self._restore()
 
     def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
@@ -286,8 +278,8 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         """Bring `_solver`, whatever stands for the inverse of M, in line with M."""
 
     @abstractmethod
-    def _condition(self, trace: float) -> float:
-        """A cheap estimate of the condition number of M, whose trace is given."""
+    def _condition(self, trace: float, closer: bool) -> float:
+        """An estimate of the condition number of M, whose trace is given: up to K times too large, or a `closer` one that costs more."""
 
     def _guard(self, n: int, trace: float, keep: float) -> None:
         """Refresh the inverse often enough that rounding cannot build up, at an amortised O(K²) a sample.
@@ -299,7 +291,9 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         self._level = max(self._level, trace)
         if trace < self.floor * self._level:
             self._lift_vanishing(trace)
-        condition = self._condition(trace)
+        condition = self._condition(trace, closer=False)
+        if not condition * self.floor < 1.0:
+            condition = self._condition(trace, closer=True)
         if not condition * self.floor < 1.0:
             self._lift_unexcited()
             self._restore()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from online_psp._numba import kernel
 from online_psp.types import Floats
 
@@ -34,3 +36,33 @@ def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
             result[i] += S[i, k] * x[k]
         result[i] += S[i, i] * x[i]
         i += 1
+
+
+@kernel
+def norm_of(S: Floats) -> float:
+    """The Frobenius norm of a square matrix: between its largest eigenvalue and sqrt(K) times that."""
+    total = 0.0
+    for i in range(S.shape[0]):
+        for j in range(S.shape[0]):
+            total += S[i, j] * S[i, j]
+    return float(np.sqrt(total))
+
+
+@kernel
+def largest_of(S: Floats) -> float:
+    """The largest eigenvalue of a positive definite S within a factor of about two, from above.
+
+    Four steps of the power method, which are the closer the more that eigenvalue stands apart.
+    """
+    K = S.shape[0]
+    x, y = np.empty(K), np.empty(K)
+    for k in range(K):
+        x[k] = 1.0 + np.cos(1.7 * k * k + 0.3)
+    ratio = 0.0
+    for _ in range(4):
+        symmetric_product(S, x, y)
+        before, after = np.sqrt(np.dot(x, x)), np.sqrt(np.dot(y, y))
+        ratio = after / before
+        for k in range(K):
+            x[k] = y[k] / after
+    return float(2.0 * ratio)

@@ -32,8 +32,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._checks import check_start
-from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, inverse, open_input, trace_of
-from online_psp.algorithms._symmetric import symmetric_product
+from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, inverse, open_input
+from online_psp.algorithms._symmetric import largest_of, norm_of, symmetric_product
 from online_psp.types import Array, Floats, Rate
 
 _CHUNK = 32
@@ -273,5 +273,6 @@ class FSM(SimilarityMatching):
         self._solver = inverse(self._M)
         self._since_restore, self._kept_since_restore = 0, 1.0
 
-    def _condition(self, trace: float) -> float:
-        return trace * trace_of(self._solver)
+    def _condition(self, trace: float, closer: bool) -> float:
+        size = largest_of if closer else norm_of
+        return size(self._M) * size(self._solver)

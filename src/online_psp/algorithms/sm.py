@@ -29,6 +29,7 @@ from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._checks import check_start
 from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, open_input
+from online_psp.algorithms._symmetric import largest_of
 from online_psp.types import Array, Floats, Rate
 
 
@@ -177,5 +178,5 @@ class SM(SimilarityMatching):
         self._solver = np.ascontiguousarray(np.triu(factor))
         self._since_restore, self._kept_since_restore = 0, 1.0
 
-    def _condition(self, trace: float) -> float:
-        return trace / float(np.diag(self._solver).min()) ** 2
+    def _condition(self, trace: float, closer: bool) -> float:
+        return (largest_of(self._M) if closer else trace) / float(np.diag(self._solver).min()) ** 2
