@@ -120,7 +120,7 @@ def test_many_components_in_single_precision_raise_no_false_alarm(cls: Any, monk
     """An eigenproblem that is solved where a direction may have vanished costs more than a block: it must not be solved at every one."""
     K, D = sized(200, 40), 400
     rng = np.random.default_rng(0)
-    X = (rng.standard_normal((K + 600, D)) * np.linspace(1.0, 0.05, D)).astype(np.float32)
+    X = (rng.standard_normal((K + 600, D)) * np.logspace(0, -2, D)).astype(np.float32)
     alarms = []
     monkeypatch.setattr(cls, "_lift_unexcited", lambda self: alarms.append(self.t))
     model = cls(K, D, dtype=np.float32)
