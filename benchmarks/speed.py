@@ -210,7 +210,9 @@ def block_sizes() -> Iterator[tuple[str, int, int, int, float]]:
             ("fit_next", next_seconds, running(name, X, K).open_rows, tried[:4]),
             ("fit_block", block_seconds, running(name, X, K).block_rows, tried[2:]),
         ):
-            times = {n: measure(running(name, X, K, block_size=n), X) for n in sorted({*sizes, own})}
+            models = {n: running(name, X, K, block_size=n) for n in sorted({*sizes, own})}
+            rounds = [{n: measure(model, X) for n, model in models.items()} for _ in range(3)]  # in turn, because other work comes and goes
+            times = {n: statistics.median(times[n] for times in rounds) for n in models}
             best = min(times, key=times.__getitem__)
             yield f"{name.upper()}.{what} at D={D}, K={K}", own, best, len(times), times[own] / times[best]
 

@@ -389,7 +389,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     def _most(self, step: int) -> int:
         """How large a block may be where `step` is what it should be: a call is not cut in two for a few rows."""
-        return step + step // 4 if self.block_size == "auto" else step
+        return step + step // 2 if self.block_size == "auto" else step
 
     @property
     def _held_rows(self) -> int:

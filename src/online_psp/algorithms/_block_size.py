@@ -16,6 +16,7 @@ _NEAR = 40e9  # bytes a second from the caches
 _FAR = 20e9  # bytes a second from memory
 _NEAR_BYTES = 1 << 24
 _PACKING = 3.0  # a pass inside a matrix product costs this much more: the library reorders what it multiplies
+_ADDING = 1.6  # and this much where a few rows are added to the basis, which are read and written in small pieces
 _LOOPS = 5e9  # multiplications and additions a second in compiled loops
 
 
@@ -53,7 +54,7 @@ class FixedCost(NamedTuple):
     def open_rows(self, D: int, K: int) -> int:
         """Samples that `fit_next` gathers: every pending one is a row more to read."""
         pair = 4 * D / _bandwidth(D, K) + self.pairs * K / _LOOPS
-        return _rounded(math.sqrt(self.seconds(D, K) / pair), 8, 8, 64)
+        return _rounded(math.sqrt(self.seconds(D, K, _ADDING) / pair), 8, 8, 64)
 
 
 def _rounded(size: float, step: int, least: int, most: int) -> int:

@@ -94,7 +94,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
 
     #: The compiled recurrences over the samples of a block, and over one sample of an open block; see `fsm.recur` and `fsm.recur_open`.
     _kernels: ClassVar[tuple[Callable[..., float], Callable[..., float]]]
-    _cost = FixedCost(call=35e-6, passes=6.0)
+    _cost = FixedCost(call=35e-6, passes=4.0)
     _kinds = 2
     _foreign = True
     _options = ("gamma",)
