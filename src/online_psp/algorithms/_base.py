@@ -16,18 +16,17 @@ from scipy.sparse import issparse
 
 from online_psp._state import WritableState
 from online_psp.algorithms._block_size import FixedCost
-from online_psp.algorithms._checks import as_real, check_count
+from online_psp.algorithms._checks import as_real, check_count, check_finite, finite_gram, not_finite
 from online_psp.arrays import ForeignRows, namespace_of
-from online_psp.blocks import Block, row_squares, sum_of_squares
+from online_psp.blocks import Block, sum_of_squares
 from online_psp.frames import forward_substitute
-from online_psp.products import gram, matmul
+from online_psp.products import matmul
 from online_psp.sparse import SparseRows, checked_rows
 from online_psp.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
 BlockT = TypeVar("BlockT", bound=Block)
 
-_CHECK_BYTES = 1 << 24
 _MOST_AHEAD = 1 << 21  # inner products that are kept at once: 16 MB
 
 
@@ -113,7 +112,7 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         row = self._check_row(x)
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
-                raise self._not_finite(row[np.newaxis], 0)
+                raise not_finite(row[np.newaxis], 0)
             return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
         return self._take_open(row, step)
 
@@ -287,12 +286,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         if rows.dtype.kind != "f":
             return []
         if self._can_look_ahead(rows):
-            return [self._finite_gram(rows, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
-        for start, part in self._parts(rows):
-            if not math.isfinite(sum_of_squares(part)):
-                finite = np.isfinite(row_squares(part))
-                if not finite.all():
-                    raise self._not_finite(rows, start + int(np.argmin(finite)))
+            return [finite_gram(rows, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
+        check_finite(rows, self.dtype)
         return []
 
     def _can_look_ahead(self, rows: np.ndarray[Any, Any]) -> bool:
@@ -300,29 +295,6 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             return False
         step = self.block_rows
         return self._features() > self.K + self._most(step) and len(rows) * step <= _MOST_AHEAD
-
-    def _finite_gram(self, rows: Array, start: int, stop: int) -> Array:
-        """``X Xᵀ`` of a block: its diagonal tells whether all rows are finite."""
-        G = gram(rows[start:stop])
-        finite = np.isfinite(G.diagonal())
-        if not finite.all():
-            raise self._not_finite(rows, start + int(np.argmin(finite)))
-        return G
-
-    def _parts(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, Array]]:
-        """Bounded pieces in the working precision, so that checking a large block needs little memory."""
-        step = max(1, _CHECK_BYTES // (max(1, rows.shape[1]) * self.dtype.itemsize))
-        for start in range(0, len(rows), step):
-            with np.errstate(over="ignore"):
-                yield start, rows[start : start + step].astype(self.dtype, copy=False)
-
-    def _not_finite(self, rows: np.ndarray[Any, Any], at: int) -> ValueError:
-        bad = ~np.isfinite(rows[at])
-        if bad.any():
-            what = f"{rows[at][bad][0]} in column {int(np.argmax(bad))}"
-        else:
-            what = f"values too large for {self.dtype} (their squares overflow)"
-        return ValueError(f"Row {at} has {what}; every value must be finite.")
 
     # The start
 

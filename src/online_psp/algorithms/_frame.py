@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
-from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate
+from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.frames import FrameBlock
 from online_psp.products import matmul
 from online_psp.sparse import SparseFrameBlock, frame_rows
@@ -75,7 +75,7 @@ class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):
         at = block.n
         self._steps[0, at] = checked_step(self.learning_rate or self._default_rate, t, "learning_rate") if step is None else step
         if not block.add(row):
-            raise self._not_finite(row[np.newaxis], 0)
+            raise not_finite(row[np.newaxis], 0)
         y: Array = self._recur(at, at + 1)[0].astype(self.dtype)
         self.t = t
         if block.n == block.pending:

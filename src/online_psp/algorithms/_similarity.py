@@ -14,7 +14,7 @@ from scipy.linalg import eigh, lapack, solve_triangular
 from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
-from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate
+from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock, put_and_multiply
 from online_psp.products import full_gram, matmul
@@ -228,7 +228,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         a = self._a if n else 1.0
         a = self._kernels[1](block.stack, row, n, block.s, alpha, beta, a, self._w, self._steps, self._Y, self._solver, y)
         if a < 0.0:
-            raise self._not_finite(row[np.newaxis], 0)
+            raise not_finite(row[np.newaxis], 0)
         self._a, self.t = a, t
         self._taken = block.n = n + 1
         if n + 1 == block.pending or a < _LEAST_LEFT:
