@@ -15,6 +15,7 @@ from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
+from online_psp.algorithms._symmetric import fill_upper
 from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
 from online_psp.blocks import GramBlock, put_and_multiply
 from online_psp.products import full_gram, matmul
@@ -371,5 +372,6 @@ def inverse(M: Floats) -> Floats:
         values = np.maximum(values, np.finfo(np.float64).eps * values[-1])
         result: Floats = matmul(vectors / values, vectors.T)
         return (result + result.T) / 2.0
-    upper = np.triu(lapack.dpotri(factor)[0])
-    return np.asarray(upper + np.triu(upper, 1).T)
+    found: Floats = lapack.dpotri(factor)[0].T  # what LAPACK has by columns above the diagonal is by rows below it
+    fill_upper(found)
+    return found

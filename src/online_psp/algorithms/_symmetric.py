@@ -39,6 +39,14 @@ def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
 
 
 @kernel
+def fill_upper(S: Floats) -> None:
+    """Copy the lower half of S to the upper one."""
+    for i in range(S.shape[0]):
+        for j in range(i):
+            S[j, i] = S[i, j]
+
+
+@kernel
 def norm_of(S: Floats) -> float:
     """The Frobenius norm of a square matrix: between its largest eigenvalue and sqrt(K) times that."""
     total = 0.0
