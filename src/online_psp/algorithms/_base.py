@@ -109,6 +109,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         y : (K,)
             Its projection, as the algorithm defines it.
         """
+        if self._block is not None and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
+            return self._take_open(x, step)  # the usual case, where another call would show
         row = self._check_row(x)
         if self._block is None:
             if not math.isfinite(sum_of_squares(row)):
@@ -244,8 +246,6 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return D
 
     def _check_row(self, x: ArrayLike) -> Array:
-        if type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
-            return x
         # Kernels are compiled for plain arrays that can be written to, and not once more for others.
         row = np.require(as_real(x, "A sample"), self.dtype, ["C", "A", "W", "E"])
         if row.ndim != 1:
