@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,7 @@ def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> No
             i += 1
 
 
+@cache
 def least_scale(dtype: np.dtype[Any]) -> float:
     """How small a factor outside an array may get before it is multiplied in: far from where its inverse would overflow."""
     return math.cbrt(float(np.finfo(dtype).tiny))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -304,7 +305,7 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
     @property
     def floor(self) -> float:
         """Smallest eigenvalue of M, relative to the largest, that is told apart from rounding."""
-        return float(np.finfo(self.dtype).eps ** 0.75)
+        return _floor_of(self.dtype)
 
     def _lift_unexcited(self) -> None:
         """Keep M invertible in floating point, without moving the subspace.
@@ -362,6 +363,11 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         # y = M⁻¹ W x = Rᵀ Qᵀ x, and at convergence M = cov(y).
         half: Floats = solve_triangular(R, self._M, trans="T", check_finite=False)
         return np.asarray(solve_triangular(R, half.T, trans="T", check_finite=False))
+
+
+@cache
+def _floor_of(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps ** 0.75)
 
 
 def inverse(M: Floats) -> Floats:
