@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.models import ROWS, SINGLE, block_by_block, draw, literal_seconds, row_by_row, running, two_products
 from benchmarks.timing import beside, seconds
 from online_psp.algorithms import ALGORITHMS
-from online_psp.types import Floats
+from online_psp.engine.types import Floats
 
 SIZES = [(784, 16), (1024, 64), (8192, 64), (8192, 256), (32768, 64)]
 

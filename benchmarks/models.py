@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.timing import seconds
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
-from online_psp.types import Floats
+from online_psp.engine.types import Floats
 
 ROWS = 256
 SINGLE = 128  # rows of a block that are taken one at a time

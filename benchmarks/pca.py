@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.timing import seconds
 from online_psp import FSM, OnlinePCA
 from online_psp.datasets import spiked_covariance
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.types import Floats
 
 
 class Row(NamedTuple):

@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from online_psp import FSM, OnlinePCA
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.types import Floats
 
 SPARSE = {"n": 200_000, "D": 50_000, "per_row": 50, "K": 32}
 DASK = {"rows": 2048, "chunks": 128, "D": 1024, "K": 16, "limit": 512 << 20}  # 2 GiB, four times the limit of a worker
@@ -131,7 +131,7 @@ def dask_workers(console: Console) -> None:
     from dask import array, delayed
     from distributed import Client, LocalCluster
 
-    from online_psp import distributed
+    from online_psp.integrations import dask as distributed
 
     rows, chunks, D, K = (DASK[name] for name in ("rows", "chunks", "D", "K"))
     single, covariance, mean = OnlinePCA(K), np.zeros((D, D)), np.zeros(D)
@@ -166,7 +166,7 @@ def dask_workers(console: Console) -> None:
 def column_workers(console: Console) -> None:
     from distributed import Client, LocalCluster
 
-    from online_psp.distributed import ColumnFSM
+    from online_psp.integrations.dask import ColumnFSM
 
     K = 64
     for D, n in ((4096, 4096), (65_536, 1024)):

@@ -28,8 +28,8 @@ from benchmarks.models import ROWS, SINGLE, block_by_block, draw, literal_second
 from benchmarks.timing import beside, seconds
 from online_psp.algorithms import ALGORITHMS, fsm, sm
 from online_psp.algorithms._similarity import settle
-from online_psp.products import add_product, gram, matmul
-from online_psp.types import Floats
+from online_psp.engine.blas import add_product, gram, matmul
+from online_psp.engine.types import Floats
 
 
 class Target(NamedTuple):

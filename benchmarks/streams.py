@@ -22,8 +22,8 @@ import resource, sys, time
 import numpy as np
 from threadpoolctl import threadpool_limits
 from online_psp import OnlinePCA
-from online_psp.sources import open_source
-from online_psp.streams import start, steps
+from online_psp.io.sources import open_source
+from online_psp.io.runs import start, steps
 
 path, part, components = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with threadpool_limits(1):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
-from online_psp.types import Floats
+from online_psp.engine.types import Floats
 
 NAMES = sorted(ALGORITHMS)
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"

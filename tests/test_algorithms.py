@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_psp import ALGORITHMS, FSM, IPCA, SM, frames
+from online_psp import ALGORITHMS, FSM, IPCA, SM
+from online_psp.engine import frames
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.types import Floats
 from tests.oracle import COMPILED, NAMES, module_of, options, reference_run, sized, spiked
 
 TOLERANCE = {"sm": 1e-9, "ipca": 1e-9, "fsm": 1e-9, "ccipca": 1e-8}

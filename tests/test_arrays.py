@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, FSM, SM
-from online_psp.arrays import to_host
+from online_psp.engine.arrays import to_host
 from online_psp.metrics import subspace_error
 from tests.test_pca import wide
 
@@ -98,7 +98,7 @@ import importlib
 import numpy as np
 from sklearn import config_context
 from online_psp import OnlinePCA
-from online_psp.arrays import to_host
+from online_psp.engine.arrays import to_host
 from online_psp.metrics import subspace_error
 from tests.test_pca import wide
 

@@ -11,7 +11,7 @@ from dask import array as da
 from scipy import sparse
 
 from online_psp import FSM
-from online_psp.distributed import ColumnFSM
+from online_psp.integrations.dask import ColumnFSM
 from online_psp.metrics import subspace_error
 from tests.test_pca import wide
 

@@ -17,16 +17,16 @@ from matplotlib.text import Annotation, Text
 from PIL import Image
 from typer.testing import CliRunner
 
-from online_psp.cli import app
+from online_psp.cli.main import app
 from online_psp.comparison import plot, problems, results, runner, tables
 from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER, Method, Setting, methods
 from online_psp.comparison.peers import adaoja, history, packages
 from online_psp.comparison.problems import Problem, Size, prepare
 from online_psp.comparison.results import Result, choose_shown, write_csv
 from online_psp.datasets import SpikedCovariance
+from online_psp.engine.types import Floats
 from online_psp.experiments.plots import save
 from online_psp.metrics import batch_components, standardize, subspace_error
-from online_psp.types import Floats
 
 TINY = Size(400, 40, 300, 4)
 ALL = [(method, setting) for method in methods() for setting in method.settings]
@@ -334,5 +334,5 @@ def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
     heavy = "{'numba', 'sklearn', 'matplotlib', 'scipy', 'river', 'proSVD'}"
-    code = f"import sys, online_psp.cli; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, online_psp.cli.main; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
+from online_psp.cli.datasets import presence
 from online_psp.datasets import KNOWN, ImageLayout, load, registry
-from online_psp.datasets.commands import presence
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from dask import delayed
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from online_psp import OnlinePCA, distributed
+from online_psp import OnlinePCA
+from online_psp.integrations import dask as distributed
 from online_psp.metrics import subspace_error
 from tests.test_pca import wide
 

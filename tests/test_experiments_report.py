@@ -23,9 +23,10 @@ from sklearn.decomposition import IncrementalPCA
 from typer.testing import CliRunner
 
 from online_psp import FSM
+from online_psp.cli import experiments as commands
+from online_psp.cli.datasets import datasets
 from online_psp.datasets import ImageLayout, load
-from online_psp.datasets.commands import datasets
-from online_psp.experiments import commands, evaluate, figures, plots, reproduce, reproduction, tables, verdicts
+from online_psp.experiments import evaluate, figures, plots, reproduce, reproduction, tables, verdicts
 from online_psp.experiments.evaluation import parse_curve
 from online_psp.experiments.records import Curve, Experiment, Record, SpikedData, Timing
 from online_psp.experiments.report import Section, write_report
@@ -426,7 +427,7 @@ def test_datasets_lists_all_that_is_known(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_importing_is_light() -> None:
-    commands_only = "import sys, online_psp.experiments.commands, online_psp.datasets.commands; sys.exit('numba' in sys.modules)"
+    commands_only = "import sys, online_psp.cli.experiments, online_psp.cli.datasets; sys.exit('numba' in sys.modules)"
     everything = "import sys; from online_psp.experiments import evaluate, reproduce; sys.exit('matplotlib' in sys.modules)"
     for code in (commands_only, everything):
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,8 +12,8 @@ import pytest
 from scipy.io import loadmat
 
 from online_psp import ALGORITHMS
+from online_psp.engine.types import Floats
 from online_psp.metrics import batch_components, subspace_error
-from online_psp.types import Floats
 from tests.oracle import module_of
 
 FILES = {"yale": "YaleB_32x32.mat", "orl": "ATT_faces_112_92.mat", "mnist": "train-images-idx3-ubyte.gz"}

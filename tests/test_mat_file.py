@@ -11,7 +11,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from online_psp import OnlinePCA
-from online_psp.model_file import ModelFileError
+from online_psp.io.model_file import ModelFileError
 from tests.test_matlab import run_octave
 from tests.test_model_file import rows
 

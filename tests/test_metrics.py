@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
 
+from online_psp.engine.types import Floats
 from online_psp.metrics import batch_components, explained_variance_fraction, principal_angles, standardize, subspace_error
-from online_psp.types import Floats
 from tests.oracle import spiked
 
 RNG = np.random.default_rng(0)

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from online_psp import ALGORITHMS, FSM, SM, OnlinePCA, model_file
+from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
 from online_psp.algorithms import StreamingAlgorithm
-from online_psp.model_file import Contents, ModelFileError
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
+from online_psp.io import model_file
+from online_psp.io.model_file import Contents, ModelFileError
 from tests.oracle import NAMES
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, CCIPCA, FSM, SM
-from online_psp.algorithms._symmetric import largest_of, norm_of, symmetric_product
-from online_psp.blocks import least_scale
+from online_psp.engine.blocks import least_scale
+from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, options, reference_run, sized, spiked
 from tests.test_algorithms import is_orthonormal

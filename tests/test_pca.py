@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.types import Floats
 from tests.oracle import NAMES
 
 

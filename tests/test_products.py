@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp.products import add_product, dot, full_gram, gram, matmul, turn_lower
-from online_psp.types import Array
+from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, turn_lower
+from online_psp.engine.types import Array
 
 RNG = np.random.default_rng(0)
 

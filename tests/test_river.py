@@ -13,8 +13,8 @@ from tests.test_pca import wide
 
 river = pytest.importorskip("river", reason="river is not installed: pip install 'online-psp[river]'")
 
-from online_psp import pca as sk  # noqa: E402
-from online_psp.river import OnlinePCA  # noqa: E402
+from online_psp.integrations.river import OnlinePCA  # noqa: E402
+from online_psp.pca import estimator as sk  # noqa: E402
 
 
 def checks_of(model: Any) -> list[Any]:

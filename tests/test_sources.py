@@ -24,8 +24,8 @@ from PIL import Image
 from scipy import sparse
 
 from online_psp import OnlinePCA
-from online_psp.sources import MissingExtraError, Source, SourceError, UnknownSourceError, open_source
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
+from online_psp.io.sources import MissingExtraError, Source, SourceError, UnknownSourceError, open_source
 
 N, D = 203, 12
 NAMES = [f"f{i}" for i in range(D)]

@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 
 from online_psp import ALGORITHMS, OnlinePCA
+from online_psp.engine.sparse import Centre, SparseGramBlock, SparseRows
 from online_psp.metrics import subspace_error
-from online_psp.sparse import Centre, SparseGramBlock, SparseRows
 from tests.oracle import NAMES
 
 
@@ -155,7 +155,7 @@ def test_forgetting_does_not_exhaust_the_scale_kept_aside(monkeypatch: pytest.Mo
     X = counts(3000, seed=4)
     dense, model = (OnlinePCA(3, learning_rate=lambda t: 0.02) for _ in range(2))
     with monkeypatch.context() as patched:
-        patched.setattr("online_psp.sparse.least_scale", lambda dtype: 1e-10)
+        patched.setattr("online_psp.engine.sparse.least_scale", lambda dtype: 1e-10)
         assert distance(model.fit(X), dense.fit(X.toarray())) < 1e-9
     assert 0.98**3000 < 1e-10 < model._stream.model._block.s  # it was taken into V on the way
     long = OnlinePCA(3, learning_rate=lambda t: 0.3).fit(X)

@@ -16,8 +16,9 @@ import pytest
 import scipy.io
 from scipy import sparse
 
-from online_psp import OnlinePCA, streams
-from online_psp.sources import SourceError, UnknownSourceError, open_source
+from online_psp import OnlinePCA
+from online_psp.io import runs as streams
+from online_psp.io.sources import SourceError, UnknownSourceError, open_source
 from tests.test_sources import write_anndata, write_ten_x
 from tests.test_sparse import counts, distance
 from tests.test_streams import psp

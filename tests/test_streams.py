@@ -17,11 +17,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from online_psp import OnlinePCA, streams
-from online_psp.cli import app
-from online_psp.model_file import ModelFileError
-from online_psp.sources import SourceError, open_source
-from online_psp.types import Floats
+from online_psp import OnlinePCA
+from online_psp.cli.main import app
+from online_psp.engine.types import Floats
+from online_psp.io import runs as streams
+from online_psp.io.model_file import ModelFileError
+from online_psp.io.sources import SourceError, open_source
 
 PSP = [sys.executable, "-m", "online_psp.cli"]
 
@@ -339,9 +340,9 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np
-import online_psp.commands.fit, online_psp.streams, online_psp.pca_state
+import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.snapshot
 from online_psp import OnlinePCA
-from online_psp.cli import app
+from online_psp.cli.main import app
 folder = sys.argv[1]
 warm = OnlinePCA(4, oversample=2).partial_fit(np.random.default_rng(0).standard_normal((500, 64)))
 arguments = ["fit", f"{folder}/x.npy", "-k", "4", "--oversample", "2", "-q", "--block", "128"]

@@ -12,7 +12,7 @@ import pytest
 CODE = """
 import numpy as np
 from online_psp import ALGORITHMS
-from online_psp._numba import kernel
+from online_psp.engine.compiler import kernel
 from online_psp.metrics import subspace_error
 from tests.oracle import reference_run, spiked
 

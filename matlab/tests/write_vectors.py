@@ -14,7 +14,7 @@ import numpy as np
 from scipy.io import savemat
 
 from online_psp.algorithms import ccipca, fsm, ipca
-from online_psp.types import Floats
+from online_psp.engine.types import Floats
 
 Case = dict[str, Any]
 Steps = Callable[[Floats], Floats]

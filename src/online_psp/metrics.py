@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh, svdvals
 
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
 
 
 def orthonormal(U: ArrayLike, name: str = "U") -> Floats:

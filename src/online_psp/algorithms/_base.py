@@ -14,15 +14,15 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, qr
 from scipy.sparse import issparse
 
-from online_psp._state import WritableState
-from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._checks import as_real, check_count, check_finite, finite_gram, not_finite
-from online_psp.arrays import ForeignRows, namespace_of
-from online_psp.blocks import Block, sum_of_squares
-from online_psp.frames import forward_substitute
-from online_psp.products import matmul
-from online_psp.sparse import SparseRows, checked_rows
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.arrays import ForeignRows, namespace_of
+from online_psp.engine.blas import matmul
+from online_psp.engine.blocks import Block, sum_of_squares
+from online_psp.engine.frames import forward_substitute
+from online_psp.engine.sizes import FixedCost
+from online_psp.engine.sparse import SparseRows, checked_rows
+from online_psp.engine.state import WritableState
+from online_psp.engine.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
 BlockT = TypeVar("BlockT", bound=Block)
@@ -214,17 +214,17 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return self._cost.open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.model_file`."""
-        from online_psp import model_file
+        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.io.model_file`."""
         from online_psp.algorithms._snapshot import contents
+        from online_psp.io import model_file
 
         model_file.write(path, contents(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None, beta: Rate | None = None) -> Self:
         """Read a model; step sizes that were functions cannot be stored, and must be passed again."""
-        from online_psp import model_file
         from online_psp.algorithms._snapshot import from_contents
+        from online_psp.io import model_file
 
         model: Self = from_contents(model_file.read(path), cls, path, {"learning_rate": learning_rate, "beta": beta})
         return model

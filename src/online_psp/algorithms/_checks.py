@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_psp.blocks import row_squares, sum_of_squares
-from online_psp.products import gram
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.blas import gram
+from online_psp.engine.blocks import row_squares, sum_of_squares
+from online_psp.engine.types import Array, Floats, Rate
 
 _PART_BYTES = 1 << 24
 

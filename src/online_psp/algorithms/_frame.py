@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
-from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
-from online_psp.frames import FrameBlock
-from online_psp.products import matmul
-from online_psp.sparse import SparseFrameBlock, frame_rows
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.blas import matmul
+from online_psp.engine.frames import FrameBlock
+from online_psp.engine.sizes import FixedCost
+from online_psp.engine.sparse import SparseFrameBlock, frame_rows
+from online_psp.engine.types import Array, Floats, Rate
 
 
 class FrameAlgorithm(StreamingAlgorithm[FrameBlock]):

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, lapack, solve_triangular
 
-from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
-from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
-from online_psp.algorithms._symmetric import fill_upper
-from online_psp.arrays import ForeignBlock, ForeignRows, components_of, ordered
-from online_psp.blocks import GramBlock, put_and_multiply
-from online_psp.products import full_gram, matmul
-from online_psp.sparse import SparseGramBlock
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.arrays import ForeignBlock, ForeignRows, components_of, ordered
+from online_psp.engine.blas import full_gram, matmul
+from online_psp.engine.blocks import GramBlock, put_and_multiply
+from online_psp.engine.compiler import kernel
+from online_psp.engine.sizes import FixedCost
+from online_psp.engine.sparse import SparseGramBlock
+from online_psp.engine.symmetric import fill_upper
+from online_psp.engine.types import Array, Floats, Rate
 
 _FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from online_psp._numba import kernel
-from online_psp.algorithms._symmetric import symmetric_product
-from online_psp.types import Floats
+from online_psp.engine.compiler import kernel
+from online_psp.engine.symmetric import symmetric_product
+from online_psp.engine.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
 _MOST_STEPS = 160  # some ten do where the smallest eigenvalue stands apart; many are close before anything has been learned

@@ -18,10 +18,10 @@ from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._similarity import SimilarityMatching
 from online_psp.algorithms._smallest import NOT_MADE
 from online_psp.algorithms.ipca import IPCA
-from online_psp.blocks import Block, GramBlock, least_scale
-from online_psp.frames import FrameBlock
-from online_psp.model_file import Contents, Fields, ModelFileError
-from online_psp.types import Array, Rate
+from online_psp.engine.blocks import Block, GramBlock, least_scale
+from online_psp.engine.frames import FrameBlock
+from online_psp.engine.types import Array, Rate
+from online_psp.io.model_file import Contents, Fields, ModelFileError
 
 
 def used(array: Array, n: int) -> Array:

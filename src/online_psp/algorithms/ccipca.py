@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.frames import FrameBlock
-from online_psp.types import Floats, Rate
+from online_psp.engine.compiler import kernel
+from online_psp.engine.frames import FrameBlock
+from online_psp.engine.types import Floats, Rate
 
 
 class CCIPCAState(NamedTuple):

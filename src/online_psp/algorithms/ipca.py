@@ -33,15 +33,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
-from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._block_size import FixedCost
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
-from online_psp.algorithms._symmetric import symmetric_product
-from online_psp.frames import FrameBlock
-from online_psp.products import matmul
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.blas import matmul
+from online_psp.engine.compiler import kernel
+from online_psp.engine.frames import FrameBlock
+from online_psp.engine.sizes import FixedCost
+from online_psp.engine.symmetric import symmetric_product
+from online_psp.engine.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7
 _FEW_STEPS = 16

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import lapack
 
-from online_psp._numba import kernel
 from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._checks import check_start
 from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, open_input
-from online_psp.algorithms._symmetric import largest_of
-from online_psp.types import Array, Floats, Rate
+from online_psp.engine.compiler import kernel
+from online_psp.engine.symmetric import largest_of
+from online_psp.engine.types import Array, Floats, Rate
 
 
 class SMState(NamedTuple):

@@ -18,9 +18,9 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.comparison.peers.adaoja import adaoja
 from online_psp.comparison.peers.history import history_pca
 from online_psp.comparison.peers.packages import prosvd
+from online_psp.engine.types import Array, Floats
 from online_psp.experiments.timing import TIMED
 from online_psp.pca import OnlinePCA
-from online_psp.types import Array, Floats
 
 Fit: TypeAlias = Callable[[Floats, int], Array]
 """From rows (N, D) and K to a basis (D, K)."""

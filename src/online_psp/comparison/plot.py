@@ -10,8 +10,8 @@ import numpy as np
 
 from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER
 from online_psp.comparison.results import Result
+from online_psp.engine.types import Floats
 from online_psp.experiments.plots import COLOURS, new_figure, style
-from online_psp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

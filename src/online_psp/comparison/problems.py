@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from online_psp.datasets import KNOWN, SpikedCovariance, load, locate
+from online_psp.engine.types import Floats
 from online_psp.metrics import batch_components, standardize
-from online_psp.types import Floats
 
 SPIKED, POWER = "spiked", "power-law"
 SYNTHETIC = (SPIKED, POWER)

@@ -22,8 +22,8 @@ from online_psp.comparison.methods import LITERAL, MEMORY, OURS, Fit, Method, Se
 from online_psp.comparison.peers.packages import absent
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result, choose_shown
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.types import Floats
 
 _ENOUGH_SECONDS = 3.0  # of timed runs: a setting that has had them is run no more
 _WARM_UP_ROWS = 3000  # compiled code goes through all its phases

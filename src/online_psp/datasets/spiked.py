@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.types import Floats
+from online_psp.engine.types import Floats
 
 
 class Spiked(NamedTuple):

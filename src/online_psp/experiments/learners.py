@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
+from online_psp.engine.types import Array
 from online_psp.experiments.records import Curve
-from online_psp.types import Array
 
 Builders: TypeAlias = Mapping[str, Callable[..., Any]]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.datasets import DataSet, SpikedCovariance, load
+from online_psp.engine.types import Array, Floats
 from online_psp.experiments.learners import Builders, build, checked_basis, warm_up
 from online_psp.experiments.records import Experiment, RealData, SpikedData
 from online_psp.experiments.rows import DONE, Row
 from online_psp.metrics import batch_components, gram_matrix, orthonormal, orthonormal_error, standardize
-from online_psp.types import Array, Floats
 
 _CHUNK = 2048
 _PROBES = 256

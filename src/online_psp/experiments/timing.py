@@ -20,10 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
+from online_psp.engine.types import Floats
 from online_psp.experiments.learners import warm_up
 from online_psp.experiments.records import Timing
 from online_psp.experiments.rows import DONE, Row
-from online_psp.types import Floats
 
 WAYS = ("published", "fit_next", "fit_block")
 _FLOAT_BYTES = 8

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
 
 
 class AdaOjaState(NamedTuple):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
 
 
 class HistoryState(NamedTuple):

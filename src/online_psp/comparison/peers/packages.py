@@ -6,7 +6,7 @@ from importlib import metadata, util
 
 import numpy as np
 
-from online_psp.types import Array, Floats
+from online_psp.engine.types import Array, Floats
 
 INSTALL = "pip install 'online-psp[peers]'"
 

@@ -1,0 +1,1 @@
+"""The ``psp`` command: one module a command."""

@@ -1,0 +1,86 @@
+"""The ``psp`` command: arguments in, calls out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from online_psp.cli.bench import bench
+from online_psp.cli.datasets import datasets
+from online_psp.cli.experiments import evaluate, reproduce
+from online_psp.cli.fit import fit
+from online_psp.cli.info import info
+from online_psp.cli.merge import merge
+from online_psp.cli.plot import plot
+from online_psp.cli.transform import transform
+
+app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from online_psp import __version__
+
+        typer.echo(f"psp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+    """Streaming principal subspace projection and online PCA."""
+
+
+app.command()(fit)
+app.command()(transform)
+app.command()(info)
+app.command()(merge)
+app.command()(plot)
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("psp-demo.png")) -> None:
+    """Every algorithm on data that needs no download: time, accuracy, a picture."""
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from online_psp.experiments import demo as show
+
+    console = Console()
+    chosen = show.problems()
+    results = []
+    with Progress(console=console) as progress:
+        task = progress.add_task("compiling on first use, then fitting", total=show.steps(chosen))
+        for result in show.run(chosen):
+            results.append(result)
+            progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
+    for name in dict.fromkeys(result.problem for result in results):
+        table = Table(title=name, caption="µs per sample, one thread: fit_next, fit_block, and the paper's update as printed, in NumPy")
+        for column in ("method", "fit_next", "block", "literal", "faster", "Err_batch", "Err_pop"):
+            table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+        for result in results:
+            if result.problem == name:
+                table.add_row(
+                    result.method,
+                    "" if result.single is None else f"{result.single:.1f}",
+                    f"{result.block:.1f}",
+                    "" if result.literal is None else f"{result.literal:.0f}",
+                    "" if result.literal is None else f"{result.literal / result.block:.0f}×",
+                    f"{result.err_batch:.4f}",
+                    "" if result.err_pop is None else f"{result.err_pop:.4f}",
+                )
+        console.print(table)
+    show.draw(results, out)
+    console.print(f"picture: {out}")
+
+
+app.command()(reproduce)
+app.command()(evaluate)
+app.command()(datasets)
+app.command()(bench)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,89 @@
+"""``psp plot``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from online_psp.cli._common import USAGE, check_output, fail, one_sentence
+
+_SUFFIXES = (".png", ".pdf", ".svg", ".jpg")
+_PICTURES = 24
+
+
+def plot(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture: .png, .pdf, .svg or .jpg.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+) -> None:
+    """The variances, and the components as pictures where the source was pictures."""
+    if output.suffix not in _SUFFIXES:
+        raise fail(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.", USAGE)
+    check_output(output, force)
+    with one_sentence():
+        from online_psp.io.model_file import replacing
+        from online_psp.io.sources import SourceError
+        from online_psp.pca import snapshot as pca_state
+
+        fitted, header = pca_state.load(model)
+        if not hasattr(fitted, "_stream"):
+            raise SourceError(f"{model} has learned nothing yet.")
+        source = header.get("source")
+        figure = _draw(fitted, _shape(source if isinstance(source, dict) else header, fitted), model.name)
+        with replacing(output) as file:
+            figure.savefig(file, dpi=130, format=output.suffix[1:])
+    if not quiet:
+        typer.echo(f"{output}")
+
+
+def _shape(source: dict[str, Any], model: Any) -> tuple[int, ...] | None:
+    shape = source.get("image_shape")
+    if not isinstance(shape, list) or not all(type(length) is int and length > 0 for length in shape):
+        return None
+    return tuple(shape) if len(shape) in (2, 3) and math.prod(shape) == model.n_features_in_ else None
+
+
+def _draw(model: Any, shape: tuple[int, ...] | None, name: str) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    count = min(model.n_components_, _PICTURES) if shape else 0
+    across = min(8, count) or 1
+    down = -(-count // across)
+    figure = Figure(figsize=(7.5, 3.6 + 1.05 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    parts: Any = figure.subfigures(2, 1, height_ratios=[3.6, 1.05 * down]) if count else [figure]
+    _scree(parts[0].subplots(), model, name)
+    if shape and count:
+        panels = parts[1].subplots(down, across, squeeze=False).ravel()
+        for axes in panels:
+            axes.axis("off")
+        for i, component in enumerate(model.components_[:count]):
+            _picture(panels[i], component.reshape(shape), i + 1)
+    return figure
+
+
+def _scree(axes: Any, model: Any, name: str) -> None:
+    import numpy as np
+
+    ratios = 100 * model.explained_variance_ratio_
+    numbers = np.arange(1, len(ratios) + 1)
+    axes.bar(numbers, ratios, color="#4c78a8")
+    axes.set(title=f"{name}: {model.n_samples_seen_:,} samples", xlabel="component", ylabel="variance explained, %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    total = axes.twinx()
+    total.plot(numbers, np.cumsum(ratios), color="#e45756", marker="." if len(numbers) < 40 else None)
+    total.set(ylabel="together, %", ylim=(0, 105))
+
+
+def _picture(axes: Any, values: Any, number: int) -> None:
+    largest = abs(values).max() or 1.0
+    if values.ndim == 2:
+        axes.imshow(values, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    else:
+        axes.imshow(0.5 + 0.5 * values / largest)
+    axes.set_title(str(number), fontsize=7, pad=2)

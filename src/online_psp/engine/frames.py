@@ -1,0 +1,344 @@
+"""Blocks in orthonormal coordinates, for algorithms in which the norms of small residuals matter; see `online_psp.engine.blocks`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.linalg import lapack, qr, solve_triangular
+
+from online_psp.engine.blas import add_product, dot, gram, matmul, turn_lower
+from online_psp.engine.blocks import Block, put_and_multiply
+from online_psp.engine.compiler import kernel
+from online_psp.engine.types import Array, Floats
+
+_TILE_BYTES = 1 << 26
+_MOST_DRIFT = 4096.0  # 1e-12 in double precision
+_MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
+_SURE = 10.0  # how much larger pivots must be where they were followed
+
+
+def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
+    """Columns of B that are worked on at a time, all of them unless there are very many, with those of X."""
+    width = max(64, _TILE_BYTES // (B.itemsize * (len(B) + len(X))))
+    for start in range(0, B.shape[1], width):
+        columns = slice(start, start + width)
+        yield columns, np.ascontiguousarray(X[:, columns])
+
+
+def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
+    """``B ← A S + C X`` with ``S = B`` unless another `source` is given."""
+    source = B if source is None else source
+    A = A.astype(B.dtype, copy=False)
+    for columns, part in tiles(B, X):
+        new = matmul(A, source[:, columns])
+        add_product(new, 1.0, C, part)
+        B[:, columns] = new
+
+
+@kernel
+def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
+    """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular; its rows up to `first` are those of the identity."""
+    for i in range(first, n):
+        total = b[i]
+        for j in range(i):
+            total -= L[i, j] * b[j]
+        b[i] = total / L[i, i]
+
+
+@kernel
+def _add_to_frame(stack: Array, at: int, row: Array, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
+    """Make `row` row `at` of the stack; its coordinates in the frame of the rows before it, the first `known` of which are orthonormal.
+
+    Returns
+    -------
+    square, pivot : float
+        ``‖x‖²``, and what is left of it outside that frame.
+    """
+    products = np.empty(at + 1, dtype=stack.dtype)
+    put_and_multiply(stack, at, row, products)
+    for i in range(at):
+        coordinates[i] = products[i]
+    forward_substitute(frame, coordinates, at, known)
+    square = float(products[at])
+    pivot = square
+    for i in range(at):
+        pivot -= coordinates[i] * coordinates[i]
+    return square, pivot
+
+
+def over_stack(Z: Floats, frame: Floats) -> Floats:
+    """Coordinates over the stacked rows of what has coordinates Z over their orthonormal frame."""
+    return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
+
+
+class FrameBlock(Block):
+    """Coordinates in an orthonormal frame of the stacked rows.
+
+    Q itself is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
+    factor of the Gram matrix of the stack), and whatever has coordinates z over Q is ``z @ inv(frame)`` over the stack. Where a pivot is
+    too small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
+    Gram–Schmidt twice for a single sample), which costs more and loses nothing.
+
+    Attributes
+    ----------
+    Z : (K, m)
+        Coordinates of the basis; the recurrence may change them in place. Empty for a basis that is `plain`, the first K coordinates.
+    rows : (n, m)
+        Coordinates of the samples.
+    first : int
+        Sample s has no coordinates beyond ``first + s + 1``.
+    """
+
+    def __init__(self, basis: Array, pending: int, orthonormal: bool) -> None:
+        super().__init__(basis, pending)
+        self.orthonormal = orthonormal  # the basis is so by construction; what little it drifts is taken out now and then
+        self.direct = self.D <= self.K + pending  # nothing to compress
+        m = self.D if self.direct else self.K + pending
+        self.open_Z = np.zeros((self.K if self.direct or not orthonormal else 0, m))
+        self.open_rows = np.zeros((pending, m))
+        self.open_frame = np.eye(0 if self.direct else m)
+        self._known = 0  # how many rows of the open frame are those of the identity
+        self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
+        self.H: Floats | None = None  # B Bᵀ, lower half, as it follows from the coordinates of the last block; not for an orthonormal basis
+        self.carried = 0  # blocks since it was computed from B
+        self._triangular = True  # no component holds anything of the old ones after it, over the rows of the stack
+        self.loaded: tuple[Floats, Floats, int] | None = None
+        self.X: Array | None = None
+        self._source: Array | None = None
+        self._frame: Floats | None = None
+        eps = float(np.finfo(basis.dtype).eps)
+        self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
+        self._negligible = 4.0 * eps
+
+    def load(self, X: Array, G: Array | None = None) -> None:
+        n, K, B = len(X), self.K, self.basis
+        self.X, self._source, self._triangular = X, None, True
+        if self.D <= K + n:
+            self._frame = None
+            self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
+            return
+        P = matmul(X, B.T).astype(np.float64, copy=False)
+        frame = self._factor(P, (gram(X) if G is None else G).astype(np.float64, copy=False))
+        if frame is None:
+            self._load_carefully(X)
+            return
+        self._frame = frame
+        self._start_from(frame)
+
+    @property
+    def Z(self) -> Floats:
+        return self.open_Z if self.loaded is None else self.loaded[0]
+
+    @property
+    def rows(self) -> Floats:
+        return self.open_rows if self.loaded is None else self.loaded[1]
+
+    @property
+    def first(self) -> int:
+        if self.loaded is not None:
+            return self.loaded[2]
+        return int(self.D if self.direct else self.K)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the coordinates of the basis are the first K ones."""
+        return self.orthonormal and self.first != self.D
+
+    def _start_from(self, frame: Floats) -> None:
+        """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
+        K = self.K
+        Z = np.zeros((0 if self.orthonormal else K, frame.shape[1]))
+        Z[:, :K] = frame[: len(Z), :K]
+        self.loaded = Z, frame[K:], K
+
+    def _basis_factor(self) -> Floats | None:
+        """The Cholesky factor of ``B Bᵀ``, or None where it cannot be trusted.
+
+        A look at the basis costs as much as K/4 samples. So one that is orthonormal by construction is taken to be so until rounding may
+        have moved it, and inner products of another are followed from block to block.
+        """
+        if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
+            return np.eye(self.K)
+        self.drift = 0.0
+        if self.H is None or self.carried >= _MOST_CARRIED:
+            self.H, self.carried = gram(self.basis).astype(np.float64, copy=False), 0
+        factor, failed = lapack.dpotrf(self.H, lower=1)
+        least = 0.0 if failed else float(np.min(np.diag(factor) ** 2 / np.diag(self.H)))
+        if least < self._least_pivot:
+            return self._look_again(self._basis_factor)
+        return np.asarray(np.tril(factor))
+
+    @property
+    def _least_pivot(self) -> float:
+        """How small a squared pivot may be, relative to the row; inner products that were followed must leave larger ones."""
+        return _SURE * self._trust if self.carried else self._trust
+
+    def _look_again(self, factor: Callable[[], Floats | None]) -> Floats | None:
+        """After a pivot that is too small: once more with inner products of the basis as it is, unless they were."""
+        if not self.carried:
+            return None
+        self.H = None
+        return factor()
+
+    def _factor(self, P: Floats, G: Floats) -> Floats | None:
+        """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
+        K, n = P.shape[1], len(P)
+        basis_factor = self._basis_factor()
+        if basis_factor is None:
+            return None
+        within = solve_triangular(basis_factor, P.T, lower=True, check_finite=False).T
+        residual_factor, failed = lapack.dpotrf(G - gram(within), lower=1)
+        shares = np.zeros(1) if failed else np.diag(residual_factor) ** 2 / np.diag(G)
+        if np.min(shares) < self._least_pivot:
+            return self._look_again(lambda: self._factor(P, G))
+        self.drift += float(np.sum(1.0 / shares))
+        frame = np.zeros((K + n, K + n))
+        frame[:K, :K] = basis_factor
+        frame[K:, :K] = within
+        frame[K:, K:] = np.tril(residual_factor)
+        return frame
+
+    def _load_carefully(self, X: Array) -> None:
+        K = self.K
+        Q, R = qr(np.concatenate([self.basis, X]).T, mode="economic", overwrite_a=True, check_finite=False)
+        frame: Floats = R.T.astype(np.float64)
+        # Householder signs are arbitrary; a basis that is orthonormal by construction keeps the ones it has.
+        signs = np.where(np.diag(frame) < 0, -1.0, 1.0)
+        self._frame = None
+        self._source, self.X = np.ascontiguousarray((Q[:, :K] * signs[:K]).T, dtype=X.dtype), np.ascontiguousarray(Q[:, K:].T)
+        frame[:, :K] *= signs[:K]
+        self._start_from(frame)
+
+    def expand(self) -> None:
+        """Move the basis to what has coordinates Z; the block in hand is then let go."""
+        X, frame = self._in_hand()
+        B, K = self.basis, self.K
+        if self.first == self.D:  # the coordinates are the features
+            B[:] = self.Z
+            self.H = None
+        else:
+            self.H, self.carried = gram(self.Z), self.carried + 1
+            Z = self.Z if frame is None else over_stack(self.Z[:, : len(frame)], frame)
+            if frame is not None and self._triangular:
+                turn_lower(Z[:, :K], B)
+                add_product(B, 1.0, Z[:, K:], X)
+            else:
+                recombine(B, Z[:, :K], Z[:, K:], X, self._source)
+        self._let_go()
+
+    def expand_by(self, P: Floats, T: Floats) -> None:
+        """Move the basis B, which is orthonormal, to ``B − Pᵀ T`` with T (n, m) in coordinates; the block in hand is then let go."""
+        X, frame = self._in_hand()
+        B, K, n = self.basis, self.K, len(X)
+        P, T = P[:n], T[:n]
+        if self.first == self.D:
+            B -= matmul(P.T, T).astype(B.dtype)
+        else:
+            T = T[:, : K + n] if frame is None else over_stack(T[:, : K + n], frame)
+            as_it_is = frame is None or np.array_equal(np.diag(frame)[:K], np.ones(K))
+            if as_it_is and K * K > n * K + n * n // 2:
+                self._subtract(P, T, X)
+            else:
+                A = np.eye(K) if as_it_is or frame is None else over_stack(np.eye(K), frame[:K, :K])
+                recombine(B, A - matmul(P.T, T[:, :K]), -matmul(P.T, T[:, K:]), X, self._source)
+        self._let_go()
+
+    def _subtract(self, P: Floats, T: Floats, X: Array) -> None:
+        """``B ← S − Pᵀ (T₁ S + T₂ X)``, S the source and T₂ lower triangular: 4 D K flops a sample, however large K is."""
+        B, K = self.basis, self.K
+        if self._source is not None:
+            B[:] = self._source
+        for columns, part in tiles(B, X):
+            moves, old = part.copy(), np.ascontiguousarray(B[:, columns])
+            turn_lower(T[:, K:], moves)
+            add_product(moves, 1.0, T[:, :K], old)
+            add_product(old, -1.0, P.T, moves)
+            if not np.shares_memory(old, B):
+                B[:, columns] = old
+
+    def _in_hand(self) -> tuple[Array, Floats | None]:
+        """The samples of the block in hand, and the frame of the stack."""
+        if self.n:
+            m = self.K + self.n
+            return self.stack[self.K : m], None if self.direct else self.open_frame[:m, :m]
+        assert self.X is not None
+        return self.X, self._frame
+
+    def _let_go(self) -> None:
+        self.n, self.X, self._source, self.loaded = 0, None, None, None
+
+    def _open(self) -> None:
+        """Begin an open block: the frame of the basis alone."""
+        K, B = self.K, self.basis
+        self.open_Z[:] = 0.0
+        self.open_rows[:] = 0.0
+        self._triangular = True
+        if self.direct:
+            self.open_Z[:] = B
+            return
+        factor = self._basis_factor()
+        if factor is None:
+            Q, R = qr(B.T, mode="economic", check_finite=False)
+            signs = np.where(np.diag(R) < 0, -1.0, 1.0)
+            B[:] = (Q * signs).T
+            self.H = None
+            self.open_Z[:, :K] = (R.T * signs).astype(np.float64)[: len(self.open_Z)]
+            factor = np.eye(K)
+        else:
+            self.open_Z[:, :K] = factor[: len(self.open_Z)]
+        self.open_frame[:] = 0.0
+        self.open_frame[:K, :K] = factor
+        self._known = self.known()
+
+    def known(self) -> int:
+        """How many rows of the open frame are those of the identity, all of the basis or none."""
+        return self.K if not self.direct and np.array_equal(self.open_frame[: self.K, : self.K], np.eye(self.K)) else 0
+
+    def add(self, x: Array) -> bool:
+        """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
+        if not math.isfinite(dot(x, x)):
+            return False
+        if self.n == 0:
+            self._open()
+        if self.direct:
+            self.open_rows[self.n] = x
+            self.n += 1
+            return True
+        at = self.K + self.n
+        coordinates, frame = self.open_rows[self.n], self.open_frame
+        square, pivot = _add_to_frame(self.stack, at, x, frame, self._known, coordinates)
+        if pivot > self._least_pivot * square:
+            self.drift += square / pivot
+            coordinates[at] = math.sqrt(pivot)
+            frame[at, : at + 1] = coordinates[: at + 1]
+        else:
+            self._triangular = False
+            coordinates[at] = self._orthogonalise(at, coordinates, math.sqrt(square))
+            frame[at, : at + 1] = 0.0
+            frame[at, at] = 1.0
+        self.n += 1
+        return True
+
+    def _orthogonalise(self, at: int, coordinates: Floats, norm: float) -> float:
+        """Put the unit residual of the newest row in its place; what is left of its norm, and its coordinates to full precision."""
+        row, stack = self.stack[at], self.stack[:at]
+        triangle = self.open_frame[:at, :at]
+        correction = coordinates[:at].copy()
+        coordinates[:at] = 0.0
+        for _ in range(2):
+            coordinates[:at] += correction
+            row -= matmul(solve_triangular(triangle, correction, trans="T", lower=True, check_finite=False).astype(row.dtype), stack)
+            correction = matmul(stack, row).astype(np.float64)
+            forward_substitute(triangle, correction, at, self._known)
+        residual = math.sqrt(dot(row, row))
+        if residual <= self._negligible * norm:
+            row[:] = 0.0
+            return 0.0
+        row /= row.dtype.type(residual)
+        return residual
+
+    def nbytes(self) -> int:
+        small = (self.open_Z, self.open_rows, self.open_frame)
+        return self.stack.nbytes + sum(array.nbytes for array in small)

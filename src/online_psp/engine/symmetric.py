@@ -1,0 +1,76 @@
+"""Symmetric matrices by their lower half: where a K×K matrix is larger than the caches, what it costs is reading it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from online_psp.engine.compiler import kernel
+from online_psp.engine.types import Floats
+
+
+@kernel
+def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
+    """``result = S x`` from the lower half of a symmetric S, which is read once, four rows at a time: what it costs is reading it."""
+    K = x.shape[0]
+    for k in range(K):
+        result[k] = 0.0
+    i = 0
+    while i + 4 <= K:
+        one, two, three, four = S[i], S[i + 1], S[i + 2], S[i + 3]
+        x1, x2, x3, x4 = x[i], x[i + 1], x[i + 2], x[i + 3]
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for k in range(i):
+            first += one[k] * x[k]
+            second += two[k] * x[k]
+            third += three[k] * x[k]
+            fourth += four[k] * x[k]
+            result[k] += one[k] * x1 + two[k] * x2 + three[k] * x3 + four[k] * x4
+        result[i] += first + one[i] * x1 + two[i] * x2 + three[i] * x3 + four[i] * x4
+        result[i + 1] += second + two[i] * x1 + two[i + 1] * x2 + three[i + 1] * x3 + four[i + 1] * x4
+        result[i + 2] += third + three[i] * x1 + three[i + 1] * x2 + three[i + 2] * x3 + four[i + 2] * x4
+        result[i + 3] += fourth + four[i] * x1 + four[i + 1] * x2 + four[i + 2] * x3 + four[i + 3] * x4
+        i += 4
+    while i < K:
+        for k in range(i):
+            result[k] += S[i, k] * x[i]
+            result[i] += S[i, k] * x[k]
+        result[i] += S[i, i] * x[i]
+        i += 1
+
+
+@kernel
+def fill_upper(S: Floats) -> None:
+    """Copy the lower half of S to the upper one."""
+    for i in range(S.shape[0]):
+        for j in range(i):
+            S[j, i] = S[i, j]
+
+
+@kernel
+def norm_of(S: Floats) -> float:
+    """The Frobenius norm of a square matrix: between its largest eigenvalue and sqrt(K) times that."""
+    total = 0.0
+    for i in range(S.shape[0]):
+        for j in range(S.shape[0]):
+            total += S[i, j] * S[i, j]
+    return float(np.sqrt(total))
+
+
+@kernel
+def largest_of(S: Floats) -> float:
+    """The largest eigenvalue of a positive definite S within a factor of about two, from above.
+
+    Four steps of the power method, which are the closer the more that eigenvalue stands apart.
+    """
+    K = S.shape[0]
+    x, y = np.empty(K), np.empty(K)
+    for k in range(K):
+        x[k] = 1.0 + np.cos(1.7 * k * k + 0.3)
+    ratio = 0.0
+    for _ in range(4):
+        symmetric_product(S, x, y)
+        before, after = np.sqrt(np.dot(x, x)), np.sqrt(np.dot(y, y))
+        ratio = after / before
+        for k in range(K):
+            x[k] = y[k] / after
+    return float(2.0 * ratio)

@@ -1,0 +1,167 @@
+"""``psp demo``: every algorithm on data that needs no download, timed and drawn."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_psp.algorithms import ALGORITHMS
+from online_psp.datasets import spiked_covariance
+from online_psp.engine.types import Floats
+from online_psp.metrics import batch_components, standardize, subspace_error
+
+_LITERAL_SAMPLES = 150
+_SINGLE_SAMPLES = 1500
+
+
+class Problem(NamedTuple):
+    """Rows to learn from, and what is known of them."""
+
+    name: str
+    X: Floats
+    K: int
+    truth: Floats | None
+    """(D, K) population subspace, where the data was drawn from a model."""
+
+
+class Result(NamedTuple):
+    """What one method did on one problem. Times are microseconds per sample."""
+
+    problem: str
+    method: str
+    single: float | None
+    block: float
+    literal: float | None
+    err_batch: float
+    err_pop: float | None
+    samples: list[int]
+    curve: list[float]
+
+
+def problems() -> list[Problem]:
+    """Spiked covariance, and the handwritten digits that ship inside scikit-learn (three passes)."""
+    from sklearn.datasets import load_digits
+
+    spiked = spiked_covariance(6000, 1024, 16, rho=0.01, seed=1)
+    digits = standardize(load_digits().data)
+    passes = np.concatenate([np.random.default_rng(seed).permutation(digits) for seed in range(3)])
+    return [Problem("spiked, D=1024, K=16", spiked.X, 16, spiked.U), Problem("digits, D=64, K=8", passes, 8, None)]
+
+
+def microseconds(function: Callable[[], Any], samples: int) -> float:
+    start = time.perf_counter()
+    function()
+    return 1e6 * (time.perf_counter() - start) / samples
+
+
+def literal_microseconds(name: str, problem: Problem) -> float:
+    """The paper's update, as printed, in NumPy."""
+    module: Any = importlib.import_module(ALGORITHMS[name].__module__)
+    state = module.reference_start(np.linalg.qr(problem.X[: problem.K].T)[0])
+    rates = (0.01, 0.01) if name in ("sm", "fsm") else (0.01,)
+
+    def run() -> None:
+        now = state
+        for x in problem.X[:_LITERAL_SAMPLES]:
+            now, _ = module.reference_step(now, x, *rates)
+
+    run()
+    return microseconds(run, _LITERAL_SAMPLES)
+
+
+def learning_curve(fit: Callable[[Floats], Any], basis: Callable[[], Floats], X: Floats, target: Floats) -> tuple[list[int], list[float]]:
+    """Err_batch at about thirty moments, evenly spaced on a logarithmic axis."""
+    K = target.shape[1]
+    marks = np.unique(np.geomspace(4 * K, len(X), 25).astype(int))
+    marks = marks[np.append(np.diff(marks) >= K, True)]
+    errors, done = [], 0
+    for mark in marks:
+        fit(X[done:mark])
+        done = mark
+        errors.append(subspace_error(basis(), target))
+    return [int(mark) for mark in marks], errors
+
+
+def run_algorithm(name: str, problem: Problem, target: Floats) -> Result:
+    X, K = problem.X, problem.K
+    D = X.shape[1]
+    cls = ALGORITHMS[name]
+    warm = cls(K, D)
+    warm.fit_block(X[: 4 * K])
+    warm.fit_next(X[0])
+    warm.get_components()
+    model = cls(K, D)
+    block = microseconds(lambda: model.fit_block(X), len(X))
+    single = microseconds(lambda: [warm.fit_next(x) for x in X[:_SINGLE_SAMPLES]], _SINGLE_SAMPLES)
+    fresh = cls(K, D)
+    samples, curve = learning_curve(fresh.fit_block, fresh.get_components, X, target)
+    err_pop = None if problem.truth is None else subspace_error(model.get_components(), problem.truth)
+    literal = literal_microseconds(name, problem)
+    return Result(problem.name, name.upper(), single, block, literal, curve[-1], err_pop, samples, curve)
+
+
+def run_estimator(make: Callable[[], Any], label: str, problem: Problem, target: Floats) -> Result:
+    """A scikit-learn estimator with `partial_fit`, in blocks of five times K."""
+    X, K = problem.X, problem.K
+    step = 5 * K
+
+    def fit(model: Any, rows: Floats) -> None:
+        for start in range(0, len(rows) - K + 1, step):
+            stop = start + step if len(rows) - start - step >= K else len(rows)
+            model.partial_fit(rows[start:stop])
+
+    fit(make(), X[: 2 * step])
+    model = make()
+    block = microseconds(lambda: fit(model, X), len(X))
+    fresh = make()
+    samples, curve = learning_curve(lambda rows: fit(fresh, rows), lambda: fresh.components_.T, X, target)
+    components = model.components_.T
+    err_pop = None if problem.truth is None else subspace_error(components, problem.truth)
+    return Result(problem.name, label, None, block, None, subspace_error(components, target), err_pop, samples, curve)
+
+
+def run(chosen: list[Problem]) -> Iterator[Result]:
+    """One result at a time, single-threaded."""
+    from sklearn.decomposition import IncrementalPCA
+    from threadpoolctl import threadpool_limits
+
+    from online_psp.pca import OnlinePCA
+
+    with threadpool_limits(1):
+        for problem in chosen:
+            target = batch_components(problem.X, problem.K)
+            for name in ALGORITHMS:
+                yield run_algorithm(name, problem, target)
+            yield run_estimator(lambda K=problem.K: IncrementalPCA(K), "IncrementalPCA", problem, target)  # type: ignore[misc]
+            yield run_estimator(lambda K=problem.K: OnlinePCA(K), "OnlinePCA", problem, target)  # type: ignore[misc]
+
+
+def steps(chosen: list[Problem]) -> int:
+    """How many results :func:`run` gives."""
+    return len(chosen) * (len(ALGORITHMS) + 2)
+
+
+def draw(results: list[Result], path: Path) -> None:
+    """Error against samples seen, one panel a problem."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(result.problem for result in results))
+    figure = Figure(figsize=(5.2 * len(names), 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for result in results:
+            if result.problem == name:
+                style = {"SM": ":", "IncrementalPCA": "--"}.get(result.method, "-")  # SM and FSM are one curve
+                axes.loglog(
+                    result.samples, np.maximum(result.curve, 1e-6), style, label=f"{result.method}  {result.block:.1f} µs", linewidth=1.8
+                )
+        axes.set(title=name, xlabel="samples seen", ylabel="subspace error against batch PCA")
+        axes.grid(True, which="both", alpha=0.25)
+        axes.legend(title="time per sample", frameon=False)
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,373 @@
+"""Very many features, on Dask: columns over workers.
+
+Each worker holds its columns of the weights. A block of n rows is compressed where its columns are, and only ``P = X Wᵀ`` and ``G = X Xᵀ``
+come back and are summed: n (K + n) numbers from each worker, whatever D. The recurrence runs on the client, on those sums, and what it
+leaves (K n numbers) goes out with the request for the next block. The iterates are those of one machine, to rounding.
+
+The weights live in the workers' memory, and are changed there. So that nothing is done twice, every request has a number; and so that
+nothing is silently forgotten, a worker that is lost ends the fit with an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy.linalg import eigh, solve_triangular
+from scipy.sparse import issparse
+
+from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._checks import check_count
+from online_psp.algorithms._similarity import inverse
+from online_psp.algorithms.fsm import FSM
+from online_psp.engine.blocks import GramBlock
+from online_psp.engine.sparse import SparseGramBlock, SparseRows
+from online_psp.engine.types import Array, Floats, Rate
+
+_PATIENCE = 2.0  # seconds between two looks at whether all workers are still there
+
+# On the workers
+
+
+class Shard:
+    """One worker's columns: a block like any other, and the number of the last request."""
+
+    def __init__(self, basis: Array) -> None:
+        self.block = GramBlock(basis, 0)
+        self.dtype = basis.dtype
+        self.number = 0
+        self.answer: tuple[Floats, Floats] | None = None
+
+    def apply(self, operations: list[tuple[str, tuple[Any, ...]]]) -> None:
+        for name, arguments in operations:
+            getattr(self.block, name)(*arguments)
+
+    def load(self, rows: Any) -> tuple[Floats, Floats]:
+        sparse = issparse(rows)
+        if sparse != isinstance(self.block, SparseGramBlock):
+            basis = self.block.basis
+            self.block = SparseGramBlock(basis, None) if sparse else GramBlock(basis, 0)
+        own: Any = SparseRows(rows.tocsr().astype(self.dtype)) if sparse else np.ascontiguousarray(rows, dtype=self.dtype)
+        self.block.load(own)
+        return self.block.P, self.block.G
+
+
+_SHARDS: dict[str, Shard] = {}
+
+
+def _gram(chunk: Any, K: int) -> Floats:
+    """Inner products of the first K rows."""
+    first = chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])
+    first = first.astype(np.float64)
+    return np.asarray(first @ first.T)
+
+
+def _finite(chunk: Any) -> bool:
+    return bool(np.isfinite(chunk.data if issparse(chunk) else chunk).all())
+
+
+def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) -> tuple[Floats, Floats]:
+    """Start from ``W = A [first rows; random rows]``, where A (K, K + missing) says how many are needed.
+
+    Returns
+    -------
+    H, P : (K, K)
+        The shard's part of ``W Wᵀ``, and of the first rows' products with W.
+    """
+    K = len(A)
+    first = (chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])).astype(np.float64)
+    random = np.random.default_rng(seed).standard_normal((A.shape[1] - K, first.shape[1]))
+    _SHARDS[name] = Shard((A @ np.concatenate([first, random])).astype(dtype))
+    return _own_gram(name), np.asarray(first @ _held(name).block.basis.astype(np.float64).T)
+
+
+def _own_gram(name: str) -> Floats:
+    basis = _held(name).block.basis.astype(np.float64)
+    return np.asarray(basis @ basis.T)
+
+
+def _held(name: str) -> Shard:
+    if name not in _SHARDS:
+        raise RuntimeError("This worker does not hold its columns any more: it was restarted, and the fit must be begun anew.")
+    return _SHARDS[name]
+
+
+def _request(name: str, number: int, operations: list[Any], chunk: Any, start: int, stop: int) -> tuple[Floats, Floats] | None:
+    """Bring the shard up to date, and compress rows of a chunk, if there is one; a request that comes again is answered as before."""
+    shard = _held(name)
+    if number == shard.number:
+        return shard.answer
+    if number != shard.number + 1:
+        raise RuntimeError(f"Request {number} came to a worker that had answered {shard.number}; the fit must be begun anew.")
+    shard.apply(operations)
+    shard.answer = None if chunk is None else shard.load(chunk[start:stop])
+    shard.number = number
+    return shard.answer
+
+
+def _read(name: str, A: Floats | None) -> Array:
+    block = _held(name).block
+    return block.basis if A is None else block.times(A)
+
+
+def _forget(name: str) -> None:
+    _SHARDS.pop(name, None)
+
+
+# On the client
+
+
+class Piece(NamedTuple):
+    """Rows `start` … `stop`−1 of a chunk whose columns are on the workers."""
+
+    chunks: list[Any]
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Workers:
+    """The workers that hold the columns, in order, and the way to ask all of them at once."""
+
+    def __init__(self, client: Any, addresses: list[str]) -> None:
+        self.client, self.addresses = client, addresses
+        name = uuid.uuid4().hex
+        self.names = [f"online-psp-{name}-{index}" for index in range(len(addresses))]  # workers may share a process
+
+    def start(self, function: Any, *columns: list[Any]) -> list[Any]:
+        """One future a worker; each of `columns` has one argument for each of them."""
+        return [
+            self.client.submit(function, *arguments, workers=[address], allow_other_workers=False, pure=False)
+            for address, *arguments in zip(self.addresses, *columns, strict=True)
+        ]
+
+    def same(self, *values: Any) -> list[list[Any]]:
+        return [[value] * len(self.addresses) for value in values]
+
+    def results(self, futures: list[Any]) -> list[Any]:
+        """Their values; an error where a worker is gone."""
+        from distributed import TimeoutError as NotYet
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=_PATIENCE)
+                break
+            except NotYet:
+                present = self.client.scheduler_info(n_workers=-1)["workers"]
+                missing = [address for address in self.addresses if address not in present]
+                if missing:
+                    raise RuntimeError(f"Worker {missing[0]} is gone, and its columns with it; the fit must be begun anew.") from None
+        return list(self.client.gather(futures))
+
+
+class ColumnBlock(GramBlock):
+    """A block whose columns are elsewhere: what is to be done to the weights waits for the next request."""
+
+    def __init__(self, K: int, D: int, workers: Workers) -> None:
+        self.K, self.D, self.n, self.pending = K, D, 0, 0
+        self.loaded: tuple[Floats, Floats] | None = None
+        self.workers = workers
+        self.number = 0
+        self.operations: list[tuple[str, tuple[Any, ...]]] = []
+
+    def request(self, chunks: list[Any] | None, start: int = 0, stop: int = 0) -> list[Any]:
+        """Send what waits, and ask for the products of some rows."""
+        ask = self.workers
+        number, operations, first, last = ask.same(self.number + 1, self.operations, start, stop)
+        answers = ask.results(ask.start(_request, ask.names, number, operations, chunks or ask.same(None)[0], first, last))
+        self.number += 1
+        self.operations = []
+        return answers
+
+    def load(self, X: Any, G: Array | None = None) -> None:
+        answers = self.request(X.chunks, X.start, X.stop)
+        self.loaded = sum(P for P, _ in answers), sum(G for _, G in answers)
+
+    def expand(self, a: float, C: Floats) -> None:
+        self.operations.append(("expand", (a, C)))
+        self.loaded = None
+
+    def turn(self, A: Floats) -> None:
+        self.operations.append(("turn", (A,)))
+
+    def scale(self, factor: float) -> None:
+        self.operations.append(("scale", (factor,)))
+
+    @property
+    def basis(self) -> Array:
+        """(K, D), brought to the client."""
+        return self._read(None)
+
+    def times(self, A: Floats) -> Array:
+        return self._read(A)
+
+    def _read(self, A: Floats | None) -> Array:
+        self.request(None)
+        return np.concatenate(self.workers.results(self.workers.start(_read, self.workers.names, *self.workers.same(A))), axis=1)
+
+    def nbytes(self) -> int:
+        return 0
+
+
+class ColumnFSM(FSM):
+    """FSM with its columns spread over the workers of a `distributed.Client`.
+
+    Parameters
+    ----------
+    K, gamma, learning_rate, beta, block_size, dtype
+        As in `FSM`.
+    client : distributed.Client, optional
+        The current one by default.
+    workers : list of addresses, optional
+        Which of its workers hold columns; all of them by default.
+
+    Notes
+    -----
+    The start is the orthonormal basis of the first K rows, as in `FSM`, but for the signs of its vectors, and so of the outputs.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        *,
+        client: Any = None,
+        workers: list[str] | None = None,
+        gamma: float = 2.0,
+        learning_rate: Rate | None = None,
+        beta: Rate | None = None,
+        block_size: BlockSize = "auto",
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        super().__init__(K, gamma=gamma, learning_rate=learning_rate, beta=beta, block_size=block_size, dtype=dtype)
+        if client is None:
+            from distributed import get_client
+
+            client = get_client()
+        self._workers = Workers(client, workers or sorted(client.scheduler_info(n_workers=-1)["workers"]))
+        check_count(len(self._workers.addresses), "the number of workers")
+        self._edges: list[int] = []
+
+    def fit_next(self, x: Any, step: float | None = None) -> Array:
+        raise TypeError("Columns over workers take blocks of rows: a round trip for each single one would cost far more than the work.")
+
+    def fit_block(self, X: Any, steps: Floats | None = None) -> Array:
+        """Learn from n samples; the iterates are those of `FSM.fit_block`.
+
+        Parameters
+        ----------
+        X : dask array or array, (n, D)
+            A dask array is read by the workers, each its own columns, one row of chunks after the other; chunks may be sparse. The first
+            row of chunks must have at least K rows.
+
+        Returns
+        -------
+        Y : (n, K)
+        """
+        if np.ndim(X) != 2 or (self.D is not None and X.shape[1] != self.D):
+            raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {np.shape(X)}.")
+        if self.D is None:
+            self._check_features(X.shape[1])
+            self._edges = [int(edge) for edge in np.linspace(0, X.shape[1], len(self._workers.addresses) + 1)]
+        outputs, done = [np.empty((0, self.K))], 0
+        for n, chunks in self._chunks(X):
+            if not all(self._workers.results(self._workers.start(_finite, chunks))):
+                raise ValueError(f"Rows {done} to {done + n - 1} have NaN or infinity; every value must be finite.")
+            rates = self._rates(self.t, n) if steps is None else (steps[done : done + n],) * 2
+            first = 0
+            if self._block is None:
+                outputs.append(self._start_from(chunks, n, X.shape[1], [rate[: self.K] for rate in rates]))
+                self.t = first = len(outputs[-1])
+            for start, stop in self._cuts(first, n, rates, self.block_rows):
+                outputs.append(self._take_block(Piece(chunks, start, stop), [rate[start:stop] for rate in rates]).copy())  # type: ignore[arg-type]
+                self.t += stop - start
+            done += n
+        return np.concatenate(outputs).astype(self.dtype)
+
+    def _chunks(self, X: Any) -> Any:
+        """Rows of chunks as (number of rows, one future a worker); the next is being read while one is used."""
+        ask, slices = self._workers, [slice(start, stop) for start, stop in itertools.pairwise(self._edges)]
+        if not hasattr(X, "rechunk"):
+            rows = X if issparse(X) else np.asarray(X)
+            pieces = [rows[:, columns] for columns in slices]
+            yield X.shape[0], [ask.client.scatter(piece, workers=[at]) for piece, at in zip(pieces, ask.addresses, strict=True)]
+            return
+        X = X.rechunk({1: tuple(part.stop - part.start for part in slices)})
+        grid = X.to_delayed()
+
+        def read(i: int) -> list[Any]:
+            return [ask.client.compute(piece, workers=[at]) for piece, at in zip(grid[i], ask.addresses, strict=True)]
+
+        ahead = read(0)
+        for i, n in enumerate(X.chunks[0]):
+            chunks, ahead = ahead, read(i + 1) if i + 1 < len(grid) else []
+            yield int(n), chunks
+
+    def _start_from(self, chunks: list[Any], n: int, D: int, rates: list[Floats]) -> Floats:
+        """Weights on the orthonormal basis of the first K rows, made in two rounds of Cholesky; returns the outputs of those of them that
+        have been learned, which are all, or none where there is no short way.
+        """
+        ask, K = self._workers, self.K
+        if n < K:
+            raise ValueError(f"The first block must have at least K={K} rows; it has {n}.")
+        values, vectors = eigh(sum(ask.results(ask.start(_gram, chunks, *ask.same(K)))))
+        known = values > 1e-10 * values[-1]
+        if known.all():  # in the order of the rows, as QR has it
+            A = np.linalg.inv(np.linalg.cholesky((vectors * values) @ vectors.T))
+        else:  # rows that depend on others are replaced by random directions
+            missing = int(K - known.sum())
+            A = np.zeros((K, K + missing))
+            A[missing:, :K] = (vectors[:, known] / np.sqrt(values[known])).T
+            A[:missing, K:] = np.eye(missing) / np.sqrt(D)
+        seeds = [(index, K) for index in range(len(ask.addresses))]
+        answers = ask.results(ask.start(_begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype)))
+        turn = np.linalg.inv(np.linalg.cholesky(sum(H for H, _ in answers)))
+        self.D = D
+        self._begin_with(ColumnBlock(K, D, ask))
+        assert self._block is not None
+        self._block.turn(self._scale * turn)
+        if not (known.all() and self._stays_put((rates[0], rates[1]))):
+            return np.empty((0, K))
+        Y: Floats = sum(P for _, P in answers) @ turn.T
+        self._learn_within(Y, rates[0])
+        return Y
+
+    def principal_components(self) -> tuple[Any, Floats]:
+        """As in `FSM`, but the components stay where they are.
+
+        Returns
+        -------
+        components : dask array (K, D)
+        variances : (K,)
+        """
+        from dask import array, delayed
+
+        if self._block is None:
+            raise ValueError(f"There is no model yet: it starts with the first {self.K} samples.")
+        ask = self._workers
+        self._block.request(None)  # type: ignore[attr-defined]
+        H = sum(ask.results(ask.start(_own_gram, ask.names)))
+        Minv = inverse(self._M)
+        factor = np.linalg.cholesky(Minv @ H @ Minv)  # M⁻¹ W = factor Q, with Q orthonormal
+        variances, vectors = eigh(self._covariance_within(factor.T))
+        A = solve_triangular(factor, Minv, lower=True)
+        futures = ask.start(_read, ask.names, *ask.same(vectors[:, ::-1].T @ A))
+        widths = np.diff(self._edges)
+        parts = [array.from_delayed(delayed(part), (self.K, int(w)), dtype=self.dtype) for part, w in zip(futures, widths, strict=True)]
+        return array.concatenate(parts, axis=1), np.maximum(variances[::-1], 0.0)
+
+    def close(self) -> None:
+        """Let the workers forget their columns."""
+        self._workers.results(self._workers.start(_forget, self._workers.names))
+        self._block = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""Matrix Market text, plain or compressed; its rows are the samples.
+
+The entries come in any order, so all of them are read before the first row is known: a few times their number in memory, and never a dense
+table. It is read here and not with `scipy.io.mmread`, which is faster for real numbers but ends the process with a segmentation fault where
+a number is cut off or has more than 21 digits (SciPy 1.12 to 1.17, scipy/scipy#19949).
+"""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._numpy import open_array
+from online_psp.io.sources._source import Source, SourceError
+from online_psp.io.sources._sparse import damaged, open_sparse, reading
+
+_PIECE = 1 << 24  # bytes of text at a time
+_KIND = "Matrix Market file"
+_LAYOUTS, _FIELDS = ("coordinate", "array"), ("real", "double", "integer", "unsigned-integer", "pattern")
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+
+
+class Header(NamedTuple):
+    """What the first lines say."""
+
+    layout: str
+    field: str
+    symmetry: str
+    sizes: list[int]
+    """Rows, columns and, of coordinates, entries."""
+    line: int
+    """The number of the line with the sizes."""
+
+
+def open_matrix_market(path: Path, dtype: Any) -> Source:
+    """A file of coordinates gives sparse rows, one that is a dense array dense ones."""
+    name = str(path)
+    with reading(name, _KIND), gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        header = _header(file, name)
+        if header.layout == "array":
+            return open_array(_dense(file, header, name), dtype, name)
+        matrix = _coordinates(file, header, name)
+    return open_sparse(matrix, dtype, name)
+
+
+def _header(file: Any, name: str) -> Header:
+    banner = file.readline(1000).decode("ascii", "replace").lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise damaged(name, "its first line is not that of one", _KIND)
+    layout, field, symmetry = banner[2:]
+    if field == "complex":
+        raise SourceError(f"{name} holds complex numbers, not real ones; write their real parts, or their sizes, to a file.")
+    if layout not in _LAYOUTS or field not in _FIELDS or symmetry not in _SYMMETRIES or (layout == "array" and symmetry != "general"):
+        raise SourceError(f"{name} is a Matrix Market file of a kind that is not read here, {layout} {field} {symmetry}.")
+    line, text = 2, file.readline()
+    while text.startswith(b"%") or text.isspace():
+        line, text = line + 1, file.readline()
+    sizes = text.decode("ascii", "replace").split()
+    if len(sizes) != (3 if layout == "coordinate" else 2) or not all(size.isdecimal() for size in sizes):
+        raise damaged(name, f"line {line} should have its sizes", _KIND)
+    return Header(layout, field, symmetry, [int(size) for size in sizes], line)
+
+
+def _pieces(file: Any, header: Header, width: int, name: str) -> Iterator[Array]:
+    """The numbers after the header, (n, width), a piece of the text at a time."""
+    line = header.line + 1
+    dtype = np.float64 if header.field in ("real", "double") else np.int64
+    while text := file.read(_PIECE) + file.readline():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # older NumPy stops at what is no number, and only warns
+                values = np.fromstring(text, dtype, sep=" ")
+            table: Array = values.reshape(-1, width)
+        except (ValueError, DeprecationWarning):
+            raise damaged(name, _first_problem(text, line, width, dtype), _KIND) from None
+        yield table
+        line += text.count(b"\n")
+
+
+def _first_problem(text: bytes, line: int, width: int, dtype: Any) -> str:
+    for number, each in enumerate(text.decode("ascii", "replace").splitlines(), line):
+        cells = each.split()
+        if cells and len(cells) != width:
+            return f"line {number} has {len(cells)} number{'s' if len(cells) != 1 else ''} where {width} are expected"
+        for cell in cells:
+            try:
+                dtype(cell)
+            except ValueError:
+                return f"line {number} has {cell[:40]!r} in place of a number"
+    return f"the numbers after line {line} are not {width} a line"
+
+
+def _coordinates(file: Any, header: Header, name: str) -> Any:
+    """All entries, as a matrix of coordinates."""
+    *shape, entries = header.sizes
+    index = np.dtype(np.int32 if max(shape) <= np.iinfo(np.int32).max else np.int64)
+    parts: list[tuple[Array, Array, Array]] = []
+    have = 0
+    for table in _pieces(file, header, 2 if header.field == "pattern" else 3, name):
+        for axis, size in enumerate(shape):
+            wrong = ~((table[:, axis] >= 1) & (table[:, axis] <= size) & (np.floor(table[:, axis]) == table[:, axis]))
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                what = f"entry {have + at + 1} is in {('row', 'column')[axis]} {table[at, axis]:g}, and there are {size}"
+                raise damaged(name, what, _KIND)
+        rows, columns = ((table[:, axis] - 1).astype(index) for axis in range(2))
+        parts.append((rows, columns, table[:, 2].copy() if table.shape[1] == 3 else np.ones(len(table))))
+        have += len(table)
+    if have != entries:
+        raise damaged(name, f"it has {have} entries, and should have {entries}", _KIND)
+    if not parts:
+        return coo_array(tuple(shape), dtype=np.float64)
+    rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    if header.symmetry != "general":
+        if shape[0] != shape[1]:
+            raise damaged(name, f"it is {header.symmetry}, with {shape[0]} rows and {shape[1]} columns", _KIND)
+        off = rows != columns
+        mirrored = values[off] if header.symmetry == "symmetric" else -values[off]
+        rows, columns, values = (np.concatenate(both) for both in ((rows, columns[off]), (columns, rows[off]), (values, mirrored)))
+    return coo_array((values, (rows, columns)), shape=tuple(shape))
+
+
+def _dense(file: Any, header: Header, name: str) -> Array:
+    """All values, which come column after column."""
+    values = np.concatenate([np.zeros((0, 1)), *_pieces(file, header, 1, name)])
+    rows, columns = header.sizes
+    if len(values) != rows * columns:
+        raise damaged(name, f"it has {len(values)} values, and should have {rows * columns}", _KIND)
+    return values.reshape((rows, columns), order="F")

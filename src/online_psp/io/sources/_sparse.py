@@ -1,0 +1,226 @@
+"""Sparse rows: SciPy's ``.npz``, 10x and AnnData HDF5, and matrices in memory. None of them is ever made dense.
+
+What lies row after row (CSR; for 10x files, cell after cell) is read by pieces of its three arrays, in a few blocks' memory. What does not
+(CSC, coordinates) is read as a whole and turned into CSR, which takes its non-zero entries twice.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._numpy import npy_header
+from online_psp.io.sources._source import BLOCK_ENTRIES, FEWEST_ROWS, MOST_ROWS, Chunk, Source, SourceError, check_shape, working_dtype
+
+_PARTS = ("data", "indices", "indptr")
+
+
+class Parts(NamedTuple):
+    """The arrays of a CSR matrix, or what gives their values by slices."""
+
+    data: Any
+    indices: Any
+    indptr: Any
+
+
+Opened = Callable[[], AbstractContextManager[Parts]]
+"""Gives the arrays, for one walk over them."""
+
+
+def sparse_source(opened: Opened, shape: Any, dtype: Any, name: str) -> Source:
+    """Rows that lie one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
+    total, features = check_shape(whole_numbers(shape, name), name)
+    with reading(name), opened() as parts:
+        working = working_dtype(parts.data.dtype, dtype, name)
+        block = _check(parts, total, name)
+
+    def read(start: int, size: int) -> Iterator[Chunk]:
+        with opened() as parts:
+            for at in range(start, total, size):
+                yield _chunk(parts, at, min(at + size, total), features, working, name)
+
+    return Source(name, features, working, read, total, block=block)
+
+
+def open_sparse(matrix: Any, dtype: Any, name: str) -> Source:
+    """A matrix in memory, of any of SciPy's formats."""
+    with reading(name):
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # before anything follows its indices
+        rows = matrix.tocsr()
+    return sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, dtype, name)
+
+
+def is_sparse_npz(names: list[str]) -> bool:
+    """Whether an archive with these arrays is what `scipy.sparse.save_npz` writes, or was."""
+    return {"format", "data"} <= set(names) or {"indices", "indptr"} <= set(names)
+
+
+def open_sparse_npz(path: Path, names: list[str], dtype: Any) -> Source:
+    """CSR is decompressed as it is read, and the other formats as a whole."""
+    missing = [each for each in ("format", "shape", "data") if each not in names]
+    if not missing:
+        with zipfile.ZipFile(path) as archive, reading(str(path)):
+            kind = np.lib.format.read_array(archive.open("format.npy"), allow_pickle=False)
+            shape = np.lib.format.read_array(archive.open("shape.npy"), allow_pickle=False)
+        layout = kind.item().decode("ascii", "replace") if kind.dtype.kind == "S" and kind.ndim == 0 else str(kind)
+        missing = [each for each in _PARTS if each not in names] if layout in ("csr", "csc", "bsr") else []
+    if missing:
+        raise _without(missing, str(path))
+    if layout != "csr":
+        from scipy.sparse import load_npz
+
+        with reading(str(path)):
+            matrix = load_npz(path)
+        return open_sparse(matrix, dtype, str(path))
+
+    @contextmanager
+    def opened() -> Iterator[Parts]:
+        with zipfile.ZipFile(path) as archive:
+            yield Parts(*(_Packed(archive.open(f"{part}.npy"), f"{path}::{part}") for part in _PARTS))
+
+    return sparse_source(opened, shape, dtype, str(path))
+
+
+class _Packed:
+    """An array inside an archive, by slices: going forward reads on, going back begins anew."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self.file, self.name = file, name
+        self.shape, _, self.dtype = npy_header(file, name)
+        self.first = file.tell()
+
+    def __getitem__(self, part: slice) -> Array:
+        wanted = (part.stop - part.start) * self.dtype.itemsize
+        self.file.seek(self.first + part.start * self.dtype.itemsize)
+        data = self.file.read(wanted)
+        if len(data) < wanted:
+            raise SourceError(f"{self.name} ends early: the archive is truncated; write or download it again.")
+        return np.frombuffer(data, self.dtype)
+
+
+def is_sparse_group(group: Any) -> bool:
+    """Whether a group of an HDF5 file is a sparse matrix, or what is left of one."""
+    return sum(part in group for part in _PARTS) >= 2
+
+
+def open_sparse_group(group: Any, dtype: Any, name: str) -> Source:
+    """AnnData's csr_matrix and csc_matrix, where rows are samples, and 10x matrices (features × cells, CSC), where cells are."""
+    missing = [part for part in _PARTS if part not in group]
+    if missing:
+        raise _without(missing, name)
+    parts = Parts(*(group[part] for part in _PARTS))
+    if any(not hasattr(part, "shape") for part in parts):
+        raise SourceError(f"{name} must have its data, indices and indptr as arrays; some of them are groups.")
+    layout, shape = _layout(group, name)
+    if layout == "csr":
+        return sparse_source(lambda: nullcontext(parts), shape, dtype, name)
+    from scipy.sparse import csc_array
+
+    rows, columns = whole_numbers(shape, name)
+    with reading(name):
+        _check(parts, columns, name)
+        matrix = csc_array(tuple(part[:] for part in parts), shape=(rows, columns))
+    return open_sparse(matrix, dtype, name)
+
+
+def _layout(group: Any, name: str) -> tuple[str, Any]:
+    """Which way a group is compressed, "csr" or "csc", and its shape, samples first."""
+    attributes = {key: group.attrs[key] for key in ("encoding-type", "h5sparse_format", "shape", "h5sparse_shape") if key in group.attrs}
+    named = attributes.get("encoding-type", attributes.get("h5sparse_format", ""))
+    kind = (named.decode("ascii", "replace") if isinstance(named, bytes) else str(named))[:3]
+    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    if kind in ("csr", "csc") and shape is not None:
+        return kind, shape
+    if "shape" not in group or not hasattr(group["shape"], "shape"):
+        raise SourceError(f"{name} is a sparse matrix without its shape; write or download the file again.")
+    shape = group["shape"][()]
+    if "barcodes" in group:
+        return "csr", np.ravel(shape)[::-1]
+    if kind not in ("csr", "csc") and np.shape(shape) == (2,) and len(group["indptr"]) == shape[0] + 1:
+        return "csr", shape
+    raise SourceError(
+        f"{name} does not say whether its rows or its columns are samples: it needs the barcodes of a 10x file, "
+        "or the attributes encoding-type and shape of AnnData."
+    )
+
+
+def _check(parts: Parts, total: int, name: str) -> int:
+    """Whether the arrays fit together; gives the number of rows, a power of two, of which no block has too many entries.
+
+    The pointers are read by pieces: they alone may be long.
+    """
+    for part, array in zip(_PARTS, parts, strict=True):
+        if len(array.shape) != 1 or (part != "data" and np.dtype(array.dtype).kind not in "iu"):
+            what = "numbers" if part == "data" else "whole numbers"
+            raise SourceError(f"{name} must have its {part} as a row of {what}; they are {np.dtype(array.dtype)} of shape {array.shape}.")
+    if parts.indptr.shape[0] != total + 1:
+        raise damaged(name, f"its indptr is for {parts.indptr.shape[0] - 1} rows, and its shape says {total}")
+    entries, size, last = parts.data.shape[0], MOST_ROWS, 0
+    for at in range(0, total + 1, MOST_ROWS):
+        pointers = parts.indptr[at : min(at + MOST_ROWS, total) + 1].astype(np.int64)
+        if (at == 0 and pointers[0] != 0) or pointers[0] < last or (np.diff(pointers) < 0).any():
+            raise damaged(name, f"its indptr goes down, or does not begin at 0, in rows {at + 1} to {at + len(pointers) - 1}")
+        last = int(pointers[-1])
+        while size > FEWEST_ROWS and np.diff(np.append(pointers[::size], last)).max() > BLOCK_ENTRIES:
+            size //= 2
+    if not last == entries == parts.indices.shape[0]:
+        raise damaged(name, f"its indptr tells of {last} entries, and it has {entries} values in {parts.indices.shape[0]} places")
+    return size
+
+
+def _chunk(parts: Parts, start: int, stop: int, features: int, working: np.dtype[Any], name: str) -> Chunk:
+    """Rows `start` … `stop`−1 as CSR, with every place once and in order."""
+    with reading(f"{name}, after row {start}"):
+        pointers = np.asarray(parts.indptr[start : stop + 1]).astype(np.int64)
+        entries = slice(int(pointers[0]), int(pointers[-1]))
+        indices, values = np.asarray(parts.indices[entries]), np.asarray(parts.data[entries])
+    if indices.dtype not in (np.int32, np.int64):
+        indices = indices.astype(np.int64)
+    pointers -= pointers[0]
+    outside = (indices < 0) | (indices >= features)
+    if outside.any():
+        at = int(np.argmax(outside))
+        row = start + int(np.searchsorted(pointers, at, side="right"))
+        raise damaged(f"{name}, row {row}", f"it has a value in column {indices[at] + 1}, and there are {features}")
+    with np.errstate(over="ignore"):
+        rows = csr_array((values.astype(working, copy=False), indices, pointers), shape=(stop - start, features))
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the arrays may be somebody else's
+        rows.sum_duplicates()
+    return Chunk(stop - start, rows, {})
+
+
+def whole_numbers(shape: Any, name: str) -> tuple[int, int]:
+    """A shape as it is in a file."""
+    values = np.asarray(shape)
+    if values.shape != (2,) or values.dtype.kind not in "iu" or (values.astype(np.int64) < 0).any():
+        raise SourceError(f"{name} must be a table of rows and features; its shape is {values.tolist()}.")
+    return int(values[0]), int(values[1])
+
+
+def damaged(name: str, problem: str, kind: str = "sparse matrix") -> SourceError:
+    return SourceError(f"{name}: this is not a whole {kind} ({problem}); write or download it again.")
+
+
+def _without(missing: list[str], name: str) -> SourceError:
+    return SourceError(f"{name} is a sparse matrix without its {' and '.join(missing)}; write or download it again.")
+
+
+@contextmanager
+def reading(name: str, kind: str = "sparse matrix") -> Iterator[None]:
+    """Whatever the libraries make of a damaged file, as one sentence."""
+    try:
+        yield
+    except (SourceError, MemoryError):
+        raise
+    except Exception as error:  # many kinds, from the many layers of these formats
+        text = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise damaged(name, text, kind) from None

@@ -1,0 +1,63 @@
+"""The probabilistic model behind PCA: a Gaussian with the variances found along the components, and equal noise along all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import pinvh
+from scipy.sparse import issparse
+
+from online_psp.engine.sparse import centred_squares
+from online_psp.engine.types import Array, Floats
+
+
+def log_likelihood(rows: Any, mean: Array, components: Array, variances: Floats, noise: float) -> Floats:
+    """Log-likelihood of each row, (n,).
+
+    Parameters
+    ----------
+    rows : (n, D)
+        Dense, or CSR.
+    mean : (D,)
+    components : (K, D)
+        Orthonormal rows.
+    variances : (K,)
+        Along the components, noise included.
+    noise : float
+        Variance along every other direction.
+    """
+    rows, mean, components = (array.astype(np.float64) for array in (rows, mean, components))
+    K, D = components.shape
+    if issparse(rows):
+        scores, squares = rows @ components.T - mean @ components.T, centred_squares(rows, mean)
+    else:
+        rows = rows - mean
+        scores, squares = rows @ components.T, np.sum(rows**2, axis=1)
+    tiny = np.finfo(np.float64).tiny
+    variances, noise = np.maximum(variances, tiny), max(noise, tiny)
+    likelihood = D * np.log(2.0 * np.pi) + np.log(variances).sum() + np.sum(scores**2 / variances, axis=1)
+    if K < D:
+        residual = np.maximum(squares - np.sum(scores**2, axis=1), 0.0)
+        likelihood = likelihood + (D - K) * np.log(noise) + residual / noise
+    return np.asarray(-0.5 * likelihood)
+
+
+def _spiked(components: Array, along: Floats, elsewhere: float) -> Floats:
+    """The matrix with eigenvalues `along` + `elsewhere` along the components, and `elsewhere` along all else, (D, D)."""
+    components = components.astype(np.float64)
+    matrix: Floats = (components.T * along) @ components
+    matrix.flat[:: len(matrix) + 1] += elsewhere
+    return matrix
+
+
+def covariance(components: Array, variances: Floats, noise: float) -> Floats:
+    """The covariance of the model, (D, D); parameters as for `log_likelihood`."""
+    return _spiked(components, np.maximum(variances - noise, 0.0), noise)
+
+
+def precision(components: Array, variances: Floats, noise: float) -> Floats:
+    """Its inverse, (D, D), or pseudo-inverse where there is no noise."""
+    if noise <= 0.0:
+        return np.asarray(pinvh(covariance(components, variances, noise)))
+    return _spiked(components, 1.0 / np.maximum(variances, noise) - 1.0 / noise, 1.0 / noise)
