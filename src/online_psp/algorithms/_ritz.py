@@ -15,6 +15,7 @@ from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
+_HALVED = 3  # blocks of at least so many times K rows are taken by halves where that is safe: their inner products cost half
 _ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
@@ -67,7 +68,12 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     """
     model = model._replace(M=keep * model.M)
     if len(model.B) == K:
-        found = _try_fast(model, rows, roots)
+        half = len(rows) // 2 if len(rows) >= _HALVED * K else len(rows)
+        safe = _SAFE * half / len(rows)  # residuals of two halves together are no larger than both
+        found = _try_fast(model, rows[:half], roots[:half], safe)
+        if found is not None and half < len(rows):
+            model, rows, roots = found, rows[half:], roots[half:]
+            found = _try_fast(model, rows, roots, safe)
         if found is not None:
             return found
     return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
@@ -96,7 +102,7 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
 # The fast step
 
 
-def _try_fast(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
+def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
     B, M, drift = model
     eps = float(np.finfo(B.dtype).eps)
@@ -113,7 +119,7 @@ def _try_fast(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
     else:  # that would not be good enough: the residuals themselves, in double precision
         X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
-    turn = None if plan is None else _iterate(M, P, R, plan, explicit=X is not None)
+    turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
         return None
@@ -138,11 +144,11 @@ def _plan(M: Floats, P: Floats) -> Plan | None:
     return Plan(d, U, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
 
 
-def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, explicit: bool) -> Turn | None:
+def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
     d, U, T, _ = plan
     least, bound = _smallest(d, U), float(np.sqrt(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
-    if bound > _SAFE * least and _exceeds(R, _SAFE * least):
+    if bound > safe * least and _exceeds(R, safe * least):
         return None
     T = np.ascontiguousarray(T)
     Y = P + matmul(R, T)
