@@ -19,6 +19,7 @@ _HALVED = 3  # blocks of at least so many times K rows are taken by halves where
 _ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
+_FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -66,7 +67,7 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     K : int
         Directions to keep.
     """
-    model = model._replace(M=keep * model.M)
+    model = model._replace(M=_faded(model.M, keep))
     if len(model.B) == K:
         half = len(rows) // 2 if len(rows) >= _HALVED * K else len(rows)
         safe = _SAFE * half / len(rows)  # residuals of two halves together are no larger than both
@@ -77,6 +78,14 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
         if found is not None:
             return found
     return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+
+
+def _faded(M: Floats, keep: float) -> Floats:
+    """``keep M``, but no less than what floating point can tell from nothing: rows of zeros do not move the subspace."""
+    largest = float(M.diagonal().max(initial=0.0))
+    if 0.0 < keep * largest < _FAINT:
+        return np.asarray(M * (_FAINT / largest))
+    return np.asarray(keep * M)
 
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
@@ -192,7 +201,7 @@ def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     there is none.
     """
     diagonal = A.diagonal()
-    if not (diagonal > 0).all():
+    if not len(A) or not (diagonal > 0).all():
         return A, A, 0.0
     d: Floats = 1.0 / np.sqrt(diagonal)
     U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
