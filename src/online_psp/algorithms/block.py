@@ -217,10 +217,25 @@ class BlockPCA(StreamingAlgorithm):
                 done = stop
             self.t += len(rows)
 
+    def slot(self) -> Array:
+        buffer, n = self._buffer, self._n
+        if buffer is None or n == len(buffer) or n == len(self._shares) or (n and not isinstance(self._pending[0], DenseRows)):
+            return super().slot()
+        row: Array = buffer[n]
+        return row
+
     def feed_one(self, row: Array, share: float) -> None:
         with self._lock:
-            self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+            n, buffer = self._n, self._buffer
             self.t += 1
+            if buffer is None or row.base is not buffer:
+                self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+                return
+            self._shares[n] = share
+            self._n = n + 1
+            self._pending = [DenseRows(buffer[: n + 1])]
+            if self._n == self._capacity:
+                self._close_block(self.block_rows)
 
     def room(self) -> int:
         """Rows until the next block can be closed."""
