@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from scipy.sparse import issparse
 
 from online_psp.io.sources._arrow import IPC, PARQUET, open_arrow
 from online_psp.io.sources._chunked import open_hdf5, open_zarr
+from online_psp.io.sources._identity import FilePrint, different
 from online_psp.io.sources._images import SUFFIXES as PICTURES
 from online_psp.io.sources._images import open_images
 from online_psp.io.sources._matrix_market import open_matrix_market
@@ -28,7 +30,7 @@ from online_psp.io.sources._source import BadRow, Block, MissingExtraError, Sour
 from online_psp.io.sources._sparse import is_sparse_npz, open_sparse, open_sparse_npz
 from online_psp.io.sources._text import open_text
 
-__all__ = ["FORMATS", "BadRow", "Block", "MissingExtraError", "Source", "SourceError", "UnknownSourceError", "open_source"]
+__all__ = ["FORMATS", "BadRow", "Block", "MissingExtraError", "Source", "SourceError", "UnknownSourceError", "different", "open_source"]
 
 
 class Options(NamedTuple):
@@ -153,7 +155,9 @@ def _open_path(path: Path, options: Options) -> Source:
         known = ", ".join(FORMATS)
         raise UnknownSourceError(f"{path} has no known ending ({known}); for raw binary give --features and --dtype.")
     try:
-        return FORMATS[suffix](path, options)
+        found = FORMATS[suffix](path, options)
+        schema = {"columns": None if options.columns is None else list(options.columns), "header": options.header}
+        return replace(found, kind=suffix, prints=(FilePrint(path),) if path.is_file() else (), schema=schema)
     except (OSError, MemoryError) as error:
         raise SourceError(f"{path} cannot be read: {error}.") from None
 

@@ -52,7 +52,9 @@ def open_arrow(paths: list[Path], dtype: Any, name: str, columns: Sequence[str |
                 raise SourceError(f"{path} is damaged ({_first_line(error)}).") from None
             skip = 0
 
-    return Source(name, sum(widths), working, lambda start, size: recut(arrays(start, size), size), sum(counts), feature_names=names)
+    return Source(
+        name, sum(widths), working, lambda start, size, deadline: recut(arrays(start, size), size), sum(counts), feature_names=names
+    )
 
 
 def _first_line(error: Exception) -> str:

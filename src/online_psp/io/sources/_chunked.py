@@ -8,6 +8,7 @@ from typing import Any
 
 from online_psp.io.sources._source import (
     Chunk,
+    Deadline,
     MissingExtraError,
     Source,
     SourceError,
@@ -77,10 +78,10 @@ def _array_source(array: Any, name: str, dtype: Any) -> Source:
     total, features = check_shape(tuple(array.shape), name)
     read = sliced(array, total)
 
-    def guarded(start: int, size: int) -> Iterator[Chunk]:
+    def guarded(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         at = start
         try:
-            for chunk in read(start, size):
+            for chunk in read(start, size, deadline):
                 yield chunk
                 at += chunk.length
         except (OSError, RuntimeError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._source import Chunk, Source, SourceError, working_dtype
+from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, working_dtype
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".tif", ".tiff", ".bmp", ".gif", ".webp")
 
@@ -22,7 +22,7 @@ def open_images(paths: list[Path], dtype: Any, name: str) -> Source:
         raise SourceError(f"{paths[0]} is not a picture that can be read ({error}).") from None
     shape = first.shape
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         for at in range(start, len(paths), size):
             part = paths[at : at + size]
             rows, bad = [], {}

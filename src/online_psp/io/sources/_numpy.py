@@ -18,6 +18,7 @@ from scipy.sparse import csr_array, issparse
 from online_psp.engine.types import Array
 from online_psp.io.sources._source import (
     Chunk,
+    Deadline,
     Source,
     SourceError,
     UnknownSourceError,
@@ -62,7 +63,7 @@ def mapped(array: Array) -> Any:
                 pages.madvise(mmap.MADV_DONTNEED)
             yield rows
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         return recut(pieces(start, size), size)
 
     return read
@@ -98,7 +99,7 @@ def open_npz(path: Path, dtype: Any, member: str | None) -> Source:
                     raise SourceError(f"{name} ends after row {at + len(data) // (features * kind.itemsize)} of {total}.")
                 yield np.frombuffer(data, kind).reshape(-1, features)
 
-    return Source(name, features, working, lambda start, size: recut(rows(), size, start), total)
+    return Source(name, features, working, lambda start, size, deadline: recut(rows(), size, start), total)
 
 
 def npz_names(path: Path) -> list[str]:
@@ -150,10 +151,10 @@ def open_raw(file: Path | BinaryIO, dtype: Any, features: int, name: str) -> Sou
         if size % row:
             raise SourceError(f"{name}, row {size // row + 1}: the file ends in the middle of a row of {features} {kind} values.")
         if size == 0:
-            return Source(name, features, working, lambda start, size: iter(()), 0)
+            return Source(name, features, working, lambda start, size, deadline: iter(()), 0)
         array: Any = np.memmap(file, kind, "r", shape=(size // row, features))
         return Source(name, features, working, mapped(array), size // row)
-    return Source(name, features, working, lambda start, size: _raw_rows(file, kind, features, name, start, size), once=True)
+    return Source(name, features, working, lambda start, size, deadline: _raw_rows(file, kind, features, name, start, size), once=True)
 
 
 def _raw_rows(file: BinaryIO, kind: np.dtype[Any], features: int, name: str, skip: int, size: int) -> Iterator[Chunk]:
@@ -225,5 +226,7 @@ def open_iterable(items: Iterator[Any], dtype: Any, name: str) -> Source:
     block = sparse_block_rows(shape[0], first.nnz) if sparse else None
     with contextlib.suppress(TypeError):
         working = working_dtype(kind, dtype, name)
-        return Source(name, features, working, lambda start, size: recut(arrays(), size, start), once=True, block=block)
+        return Source(
+            name, features, working, lambda start, size, deadline: recut(arrays(), size, start), once=True, block=block, foreign=True
+        )
     raise SourceError(f"{name} must give numbers; its first item has dtype {kind}.")

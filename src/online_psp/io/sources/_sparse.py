@@ -17,7 +17,17 @@ from scipy.sparse import csr_array
 
 from online_psp.engine.types import Array
 from online_psp.io.sources._numpy import npy_header
-from online_psp.io.sources._source import BLOCK_ENTRIES, FEWEST_ROWS, MOST_ROWS, Chunk, Source, SourceError, check_shape, working_dtype
+from online_psp.io.sources._source import (
+    BLOCK_ENTRIES,
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Chunk,
+    Deadline,
+    Source,
+    SourceError,
+    check_shape,
+    working_dtype,
+)
 
 _PARTS = ("data", "indices", "indptr")
 
@@ -41,7 +51,7 @@ def sparse_source(opened: Opened, shape: Any, dtype: Any, name: str) -> Source:
         working = working_dtype(parts.data.dtype, dtype, name)
         block = _check(parts, total, name)
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         with opened() as parts:
             for at in range(start, total, size):
                 yield _chunk(parts, at, min(at + size, total), features, working, name)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from online_psp.engine.types import Floats
-from online_psp.io.sources._source import Chunk, Source, SourceError, UnknownSourceError, working_dtype
+from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, UnknownSourceError, working_dtype
 
 
 def open_text(
@@ -55,7 +55,7 @@ def open_text(
         opened = _lines(file, name)
         return itertools.islice(opened, 1, None) if header else opened
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         source = itertools.islice(fresh(), start, None)
         numbers.clear()
         at = start
