@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from online_psp import OnlinePCA
 from online_psp.cli.main import app
 from online_psp.engine.types import Floats
+from online_psp.io import pacing
 from online_psp.io import runs as streams
 from online_psp.io.model_file import ModelFileError
 from online_psp.io.sources import SourceError, open_source
@@ -145,9 +146,9 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
         streams.reopen(tmp_path / "m.psp")
     for wrong in ("0", "5x", "1.5", "-3s", ""):
         with pytest.raises(ValueError, match="Checkpoints come every"):
-            streams.Timer(wrong)
-    assert streams.Timer("1.5m").seconds == 90
-    assert streams.Timer(500).samples == 500
+            pacing.Timer(wrong)
+    assert pacing.Timer("1.5m").seconds == 90
+    assert pacing.Timer(500).samples == 500
 
 
 # The command line
@@ -223,7 +224,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
     other = tmp_path / "o.psp"
     cases: list[tuple[list[Any], str]] = [
         (["fit", source, "-k", 2, "-o", model], "--force"),
-        (["fit", source, "-k", 3, "-o", model, "--resume"], "same options"),
+        (["fit", source, "-k", 3, "-o", model, "--resume"], "leave -k out"),
         (["fit", source, "-k", 9, "-o", other], "fewer than the 9 components"),
         (["fit", tmp_path / "none.npy", "-k", 2, "-o", other], "does not exist"),
         (["fit", tmp_path / "y.xyz", "-k", 2, "-o", other], "no known ending"),
@@ -328,7 +329,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130
-    assert "To go on: psp fit" in said
+    assert "To continue: psp fit" in said
     assert said.rstrip().endswith("--resume")
     run = streams.reopen(tmp_path / "m.psp")
     assert 0 < run.row == run.model.n_samples_seen_ < 60_000
@@ -373,7 +374,7 @@ while True:
     if not os.WIFSIGNALED(status):
         break
     kills += 1
-    writing += os.path.exists(f"{folder}/.killed.psp.partial")
+    writing += any(name.endswith(".partial") for name in os.listdir(folder))
 print(kills, writing)
 """
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_psp.engine.types import Array, Floats
-from online_psp.io.model_file import ModelFileError, replacing
+from online_psp.io.files import replacing
+from online_psp.io.model_file import ModelFileError
 
 _FORMAT = "online-psp-model"
 _NUMERIC = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "logical")
