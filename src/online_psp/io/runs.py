@@ -246,9 +246,10 @@ def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
 
 def difference(run: Run, source: Source) -> str | None:
     """One sentence that says how a source differs from the one of the run; None where it is the same."""
-    if source.features != run.source["features"]:
-        return f"The source had {run.source['features']} features, and {source.name} has {source.features}."
-    return different(run.identity, source.identity(since=run.identity), run.row)
+    found = different(run.identity, source.identity(since=run.identity), run.row)
+    if found is None and source.features != run.source["features"]:
+        found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
+    return found
 
 
 def check_same(run: Run, source: Source) -> None:
@@ -401,7 +402,7 @@ def drive(
                 timer.passed(abs(run.done - before))
                 before, looked = run.done, time.monotonic()
                 if timer.due() and run.learned:
-                    run.identity = fixed or _known_by(source)
+                    run.identity = fixed or source.identity()
                     saving.save(run)
                 if report is not None:
                     report(run)
@@ -409,21 +410,24 @@ def drive(
                     raise Stopped
         except DifferentSourceError:
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, SourceError):
+                _check_unchanged(run, source, at_end)
             if run.learned and timer.rows and not run.finished:
-                run.identity = fixed or _known_by(source)
+                run.identity = fixed or source.identity()
                 with contextlib.suppress(OSError):  # a disk that is full is said by the error that came first
                     saving.save(run)
             raise
-        changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
-        if changed is not None:
-            raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
-        run.identity = run.identity if at_end else _known_by(source)
+        _check_unchanged(run, source, at_end)
+        run.identity = run.identity if at_end else source.identity()
         saving.save(run)
 
 
-def _known_by(source: Source) -> dict[str, Any]:
-    return source.identity()
+def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
+    """What is wrong with a file may be that another was written in its place."""
+    changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
+    if changed is not None:
+        raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
 
 
 def fit_stream(
@@ -466,9 +470,9 @@ def fit_stream(
     DifferentSourceError
         Where a resumed source is not the one that the checkpoint was made from.
     """
-    rows = open_source(source)
     saving = Saving(path, checkpoint_every)
     with claimed(path):
+        rows = open_source(source)
         if update:
             run = updating(reopen(path), rows, options)
         elif resume and os.path.exists(path):
