@@ -388,7 +388,6 @@ def drive(
     """
     if run.row or run.epoch:
         check_same(run, source)
-    fixed = run.identity if run.row and (at_end or not source.once) else None
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
     with Stop(signals) as stop:
@@ -402,7 +401,7 @@ def drive(
                 timer.passed(abs(run.done - before))
                 before, looked = run.done, time.monotonic()
                 if timer.due() and run.learned:
-                    run.identity = fixed or source.identity()
+                    _know(run, source, at_end)
                     saving.save(run)
                 if report is not None:
                     report(run)
@@ -414,13 +413,19 @@ def drive(
             if isinstance(error, SourceError):
                 _check_unchanged(run, source, at_end)
             if run.learned and timer.rows and not run.finished:
-                run.identity = fixed or source.identity()
+                _know(run, source, at_end)
                 with contextlib.suppress(OSError):  # a disk that is full is said by the error that came first
                     saving.save(run)
             raise
         _check_unchanged(run, source, at_end)
         run.identity = run.identity if at_end else source.identity()
         saving.save(run)
+
+
+def _know(run: Run, source: Source, at_end: bool) -> None:
+    """A pipe is known by what has passed; a file by what it was when the run began."""
+    if source.once and not at_end:
+        run.identity = source.identity()
 
 
 def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
