@@ -118,6 +118,12 @@ class Source:
     """How it was read: columns, header, delimiter, …"""
     max_memory: int = field(default_factory=default_max_memory, repr=False)
     """Bytes that one block may take."""
+    column_numbers: list[int] | None = field(default=None, repr=False)
+    """Which column of the file each feature is, from 0; None where they are the same."""
+    marks: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What becomes known only as the source is read, for `identity`."""
+    count: Callable[[], int] | None = field(default=None, repr=False)
+    """Counts the rows, faster than reading them does, where `total` is not known."""
     foreign: bool = False
     """Errors of the reader are the caller's own (an iterable), and are passed on as they are."""
 
@@ -136,6 +142,13 @@ class Source:
         size = size or self.block_rows()
         self._check_memory(size)
         at = start
+        for chunk in self._chunks(start, size, deadline):
+            yield self._screened(at, chunk)
+            at += chunk.length
+
+    def _chunks(self, start: int, size: int, deadline: Deadline | None) -> Iterator[Chunk]:
+        """What the reader gives, with every error of a library as one sentence."""
+        at = start
         chunks = self.read(start, size, deadline)
         while True:
             try:
@@ -152,8 +165,36 @@ class Source:
                 return
             if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
                 raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
-            yield self._screened(at, chunk)
+            yield chunk
             at += chunk.length
+
+    def gather(self) -> Any:
+        """All rows at once, (N, D), as the type that the source has; a bad row is a SourceError.
+
+        For data that fits into memory: twice what a block may take, at most.
+        """
+        if self.total is not None:
+            needed = self.total * self.features * self.dtype.itemsize
+            if self.block is None and needed > 2 * self.max_memory:
+                raise SourceError(
+                    f"{self.name}: all of its {self.total} rows at once would take {megabytes(needed)}, "
+                    f"and {megabytes(2 * self.max_memory)} are allowed."
+                )
+        parts, at, taken = [], 0, 0
+        for chunk in self._chunks(0, self.block_rows(), None):
+            block = self._screened(at, chunk)
+            if block.bad:
+                raise SourceError(f"{self.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+            at += chunk.length
+            taken += 0 if issparse(chunk.rows) else chunk.rows.nbytes
+            if taken > 2 * self.max_memory:
+                raise SourceError(f"{self.name}: all of its rows at once would take more than {megabytes(2 * self.max_memory)}.")
+            parts.append(chunk.rows)
+        if not parts:
+            raise SourceError(f"{self.name} has no rows.")
+        rows = joined(parts)
+        native = rows.dtype.newbyteorder("=")
+        return rows.astype(native, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=native)
 
     def identity(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What this source is known by, as JSON; see `different`.
@@ -164,14 +205,15 @@ class Source:
             The one stored when a run was stopped. Needed for comparing with it: the parts that it covers are looked at again.
         """
         schema = {"features": self.features, "dtype": self.dtype.name, **_names_for_json(self.feature_names), **self.schema}
-        return identify(self.kind, self.prints, {**schema, "total": self.total, "missing": self.missing}, not self.once, since)
+        schema.update(total=self.total, missing=self.missing, **self.marks)
+        return identify(self.kind, self.prints, schema, not self.once, since)
 
     def _check_memory(self, size: int) -> None:
         needed = size * self.features * self.dtype.itemsize
         if self.block is None and needed > self.max_memory:
             raise SourceError(
-                f"{self.name}: a block of {size} rows of {self.features} values takes {megabytes(needed)}, and {megabytes(self.max_memory)} "
-                "are allowed; read fewer rows at a time (--block) or allow more (--max-memory)."
+                f"{self.name}: a block of {size} rows of {self.features} values takes {megabytes(needed)}, and "
+                f"{megabytes(self.max_memory)} are allowed; read fewer rows at a time (--block) or allow more (--max-memory)."
             )
 
     def block_rows(self) -> int:
@@ -205,9 +247,12 @@ class Source:
         if not bad.any():
             return f"has values too large for {self.dtype} (their squares overflow)"
         first = int(np.argmax(bad))
-        at = int(columns[first])
-        column = f"column {at + 1}" if self.feature_names is None else f"column {self.feature_names[at]!r}"
-        return f"has {'an empty or NaN value' if np.isnan(row[first]) else 'an infinite value'} in {column}"
+        return f"has {'an empty or NaN value' if np.isnan(row[first]) else 'an infinite value'} in {self.column(int(columns[first]))}"
+
+    def column(self, feature: int) -> str:
+        """A feature as messages name it: by its column's number from 0, as options do, and its name."""
+        number = feature if self.column_numbers is None else self.column_numbers[feature]
+        return f"column {number}" if self.feature_names is None else f"column {number} ({self.feature_names[feature]!r})"
 
     def where(self, row: int) -> str:
         """The source and the row, for messages; `row` counts from 1."""
@@ -275,8 +320,8 @@ def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def recut(arrays: Iterable[Any], size: int, skip: int = 0) -> Iterator[Chunk]:
-    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows."""
+def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | None = None) -> Iterator[Chunk]:
+    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows; shorter ones when it is time."""
     waiting: list[Any] = []
     have = 0
     for array in arrays:
@@ -292,6 +337,9 @@ def recut(arrays: Iterable[Any], size: int, skip: int = 0) -> Iterator[Chunk]:
         if rest.shape[0]:
             waiting.append(rest.copy())  # so that a large piece is not kept for a small rest of it
             have += rest.shape[0]
+        if have and deadline is not None and deadline():
+            yield Chunk(have, joined(waiting), {})
+            waiting, have = [], 0
     if have:
         yield Chunk(have, joined(waiting), {})
 
