@@ -31,10 +31,9 @@ class Option(NamedTuple):
 
 def _columns(text: str) -> list[str]:
     """Names, numbers, ranges and globs, with commas between them; names that have commas are in quotes."""
-    from online_psp.io import sources
+    from online_psp.io.sources import column_list
 
-    split = getattr(sources, "column_list", None)
-    return list(split(text)) if split else [name.strip() for name in text.split(",")]
+    return column_list(text) or []
 
 
 def _bytes(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import echo, load_fitted, names_of, open_rows, plural, print_json, remembered_columns, writing
+from online_psp.cli._common import echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_on_bad_row, grouped
 from online_psp.cli._writers import FORMATS, Table, append_to
@@ -57,12 +57,14 @@ def transform(
 
     The output has a row for each row of the source. With --on-bad-row skip, those of bad rows are NaN.
     """
+    from online_psp.io.runs import take_names
+
     form = _format(output, form)
     check_on_bad_row(on_bad_row)
     if append and force:
         usage("--append keeps the output, and --force overwrites it; give one of them.")
     fitted, header = load_fitted(model)
-    known = names_of(fitted)
+    known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays
     if not inverse:
         reading = {**remembered_columns(header, known, reading), **reading}
     source = open_rows(sources, reading, quiet)
