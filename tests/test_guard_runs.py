@@ -203,7 +203,7 @@ def test_a_changed_file_is_not_resumed(tmp_path: Path, change: str) -> None:
         (["--block", 50], "block = 100, not 50"),
         (["--shuffle-buffer", 50], "shuffle_buffer = 0, not 50"),
         (["--seed", 3], "seed = 0, not 3"),
-        (["--algorithm", "ipca"], "algorithm = fsm, not ipca"),
+        (["--algorithm", "ipca"], "algorithm = block, not ipca"),
     ],
 )
 def test_other_options_are_not_resumed(tmp_path: Path, options: list[Any], message: str) -> None:

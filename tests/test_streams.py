@@ -175,7 +175,7 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
         psp("transform", tmp_path / "a.psp", tmp_path / name, "--inverse", "-o", tmp_path / "back.npy", "--force")
         np.testing.assert_allclose(np.load(tmp_path / "back.npy"), model.inverse_transform(model.transform(X[500:])), atol=1e-12)
     shown = psp("info", tmp_path / "a.psp").stdout
-    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "█", "algorithm=fsm"):
+    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "█", "algorithm=block"):
         assert part in shown.replace("\n              ", "")
     facts = json.loads(psp("info", tmp_path / "ab.psp", "--json").stdout)
     assert facts["samples"] == 900
@@ -341,7 +341,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np
-import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.snapshot
+import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.files
 from online_psp import OnlinePCA
 from online_psp.cli.main import app
 folder = sys.argv[1]

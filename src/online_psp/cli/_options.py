@@ -70,6 +70,7 @@ SETTINGS: dict[str, Option] = {
     "oversample": Option(int, ("--oversample",), "Directions kept beyond the components.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean."),
     "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
+    "half_life": Option(float, ("--half-life",), "Rows after which a row counts half; nothing is forgotten by default."),
 }
 
 #: Keywords of `runs.start`.

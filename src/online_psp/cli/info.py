@@ -11,6 +11,7 @@ from online_psp.cli._common import names_of, print_json
 from online_psp.cli._errors import plain
 
 _BARS = 20
+_NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, and without effect
 _NAMES = 12
 
 
@@ -34,13 +35,14 @@ def info(
 
 
 def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
-    parameters = {name: value for name, value in model.get_params().items() if name not in ("learning_rate", "random_state")}
+    parameters = {name: value for name, value in model.get_params().items() if name not in _NO_SETTINGS}
     facts: dict[str, Any] = {"kind": type(model).__name__, "settings": parameters, "samples": 0}
     if hasattr(model, "n_features_in_"):
         facts |= {
             "samples": model.n_samples_seen_,
             "features": int(model.n_features_in_),
             "components": model.n_components_,
+            "exact": bool(model.exact_),
             "explained_variance": model.explained_variance_.tolist(),
             "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
             "noise_variance": model.noise_variance_,
@@ -62,7 +64,7 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
-    learned = "" if "components" in facts else ", nothing learned yet"
+    learned = ", nothing learned yet" if "components" not in facts else ", exact so far" if facts["exact"] else ""
     table.add_row("model", plain(f"{path}: {facts['kind']}{learned}"))
     if "components" in facts:
         table.add_row("components", f"{facts['components']} of {facts['features']} features")

@@ -25,7 +25,7 @@ from online_psp.io.names import order_of, ordered
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.sources import Block, Source, SourceError, different, open_source
 from online_psp.pca import OnlinePCA
-from online_psp.pca import snapshot as pca_state
+from online_psp.pca import files as pca_state
 
 _NAMED = 20  # bad rows that a run remembers by number
 _REMEMBERED = 100  # earlier sources that a run remembers
