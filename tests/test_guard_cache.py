@@ -66,6 +66,42 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     assert "hits 1" in probe(tmp_path).stdout
 
 
+CALLEE = """
+from online_psp.engine.compiler import kernel
+
+@kernel
+def inner(x):
+    return x + {}
+"""
+
+CALLER = """
+from online_psp.engine.compiler import kernel
+from callee import inner
+
+@kernel
+def outer(x):
+    return 2.0 * inner(x)
+
+print(outer(1.0))
+"""
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
+    """The compiler's own cache looks at the calling module alone, and would go on with the old code."""
+    (tmp_path / "caller.py").write_text(CALLER)
+    for constant, expected in (("1.0", "4.0"), ("2.0", "6.0")):
+        (tmp_path / "callee.py").write_text(CALLEE.format(constant))
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "caller.py")],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.stdout.strip() == expected, done.stderr
+
+
 RUNS = """
 import hashlib, sys
 import numpy as np

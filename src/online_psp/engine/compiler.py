@@ -5,7 +5,7 @@ compiler reorder sums (needed to vectorise a dot product) but not assume that Na
 
 Machine code is kept on disk for the next process, and is never a reason to fail. Where it cannot be kept, kernels are compiled in every
 process, with one warning that says what to set. A file that is damaged is compiled anew: each begins with a digest of the rest. And code is
-used only with the very sources that it was made from, those of all kernels together, because kernels are compiled into one another.
+used only with the very sources that it was made from, those of the kernels that it calls among them: they are compiled into it.
 """
 
 from __future__ import annotations
@@ -51,16 +51,31 @@ def _cannot_keep(error: Exception) -> None:
         )
 
 
-@cache
-def _all_sources() -> bytes:
-    """A digest of every module of the package that can hold kernels."""
-    digest = hashlib.sha256()
-    package = Path(__file__).resolve().parent.parent
-    for folder in ("engine", "algorithms", "pca"):
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.name.encode())
-            digest.update(path.read_bytes())
+def _made_from(function: Callable[..., Any]) -> bytes:
+    """A digest of all that is compiled into a kernel besides its own module: kernels that it calls, wherever they are, and constants."""
+    files: set[str] = set()
+    constants: dict[str, str] = {}
+    waiting, seen = [function], {function}
+    while waiting:
+        current = waiting.pop()
+        files.add(current.__code__.co_filename)
+        for name in current.__code__.co_names:
+            value = current.__globals__.get(name)
+            inner = getattr(value, "py_func", None)
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                waiting.append(inner)
+            elif isinstance(value, bool | int | float | str | tuple):
+                constants[f"{current.__module__}.{name}"] = repr(value)
+    digest = hashlib.sha256(repr(sorted(constants.items())).encode())
+    for path in sorted(files):
+        digest.update(_digest_of(path))
     return digest.digest()
+
+
+@cache
+def _digest_of(path: str) -> bytes:
+    return hashlib.sha256(Path(path).read_bytes()).digest()
 
 
 class _DigestedFile(caching.IndexDataCacheFile):  # type: ignore[misc,unused-ignore]
@@ -100,7 +115,7 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc,unused-ignore]
         super().__init__(function)
         before: Any = self._cache_file  # type: ignore[has-type,unused-ignore]
         self._cache_file = _DigestedFile(
-            before._cache_path, before._index_name.removesuffix(".nbi"), (before._source_stamp, _all_sources(), "digested")
+            before._cache_path, before._index_name.removesuffix(".nbi"), (before._source_stamp, _made_from(function), "digested")
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
