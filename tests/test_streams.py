@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -342,12 +344,10 @@ KILLER = """
 import os, random, signal, sys, time
 import numpy as np
 import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.files
-from online_psp import OnlinePCA
 from online_psp.cli.main import app
-folder = sys.argv[1]
-warm = OnlinePCA(4, oversample=2).partial_fit(np.random.default_rng(0).standard_normal((500, 64)))
-arguments = ["fit", f"{folder}/x.npy", "-k", "4", "--oversample", "2", "-q", "--block", "128"]
-app([*arguments, "-o", f"{folder}/whole.psp"], standalone_mode=False)
+folder, block, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
+arguments = ["fit", *sys.argv[4:], "-k", "4", "--oversample", "2", "-q", "--block", block]
+app([*arguments, "-o", f"{folder}/whole.psp"], standalone_mode=False)  # and all kernels are compiled
 arguments += ["-o", f"{folder}/killed.psp", "--resume", "--checkpoint-every"]
 chance, kills, writing = random.Random(7), 0, 0
 
@@ -360,11 +360,12 @@ def written():
 while True:
     child = os.fork()
     if child == 0:
+        code = 1
         try:
-            app([*arguments, "128" if kills < 50 else "60s"], standalone_mode=False)
+            code = app([*arguments, block if kills < most else "60s"], standalone_mode=False)
         finally:
-            os._exit(0)
-    if kills < 50:
+            os._exit(code)
+    if kills < most:
         before = written()
         while kills % 10 > 1 and written() == before:  # one in five is killed while it starts
             time.sleep(0.001)
@@ -372,6 +373,7 @@ while True:
         os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     if not os.WIFSIGNALED(status):
+        assert os.WEXITSTATUS(status) == 0
         break
     kills += 1
     writing += any(name.endswith(".partial") for name in os.listdir(folder))
@@ -379,20 +381,57 @@ print(kills, writing)
 """
 
 
-def test_fifty_kills_and_not_a_row_lost(tmp_path: Path) -> None:
-    """SIGKILL at random moments of one run, most of them near a checkpoint, and some in the middle of writing one."""
-    X = data(96_000, 64)
-    np.save(tmp_path / "x.npy", X)
+def _npy(folder: Path, X: Floats) -> list[Path]:
+    np.save(folder / "x.npy", X)
+    return [folder / "x.npy"]
+
+
+def _csv_gz(folder: Path, X: Floats) -> list[Path]:
+    with gzip.open(folder / "x.csv.gz", "wt", compresslevel=1) as file:
+        np.savetxt(file, X, fmt="%.6g", delimiter=",", header=",".join(f"x{i}" for i in range(X.shape[1])), comments="")
+    return [folder / "x.csv.gz"]
+
+
+def _parquet(folder: Path, X: Floats) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({f"x{i}": X[:, i] for i in range(X.shape[1])}), folder / "x.parquet", row_group_size=5000)
+    return [folder / "x.parquet"]
+
+
+def _several(folder: Path, X: Floats) -> list[Path]:
+    for i, part in enumerate(np.array_split(X, 7)):
+        np.save(folder / f"part{i}.npy", part)
+    return [folder / f"part{i}.npy" for i in range(7)]
+
+
+def _sparse(folder: Path, X: Floats) -> list[Path]:
+    from scipy import sparse
+
+    sparse.save_npz(folder / "x.npz", sparse.csr_matrix(X * (np.random.default_rng(1).random(X.shape) < 0.2)))
+    return [folder / "x.npz"]
+
+
+@pytest.mark.parametrize("maker", [_npy, _csv_gz, _parquet, _several, _sparse])
+def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, maker: Callable[[Path, Floats], list[Path]]) -> None:
+    """SIGKILL at random moments of one run, most of them near a checkpoint, and some in the middle of writing one; ten a kind of source."""
+    rows, D = (8_000, 20) if maker is _csv_gz else (20_000, 40)
+    X = data(rows, D)
+    sources = maker(tmp_path, X)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, str(tmp_path)], capture_output=True, text=True, check=False, timeout=120, env=environment
-    )
+    algorithm = ["--algorithm", "fsm"] if maker is _sparse else []  # sparse rows: the one whose resumed run is that of one never stopped
+    command = [sys.executable, "-c", KILLER, str(tmp_path), "250", "10", *map(str, sources), *algorithm]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    kills, writing = map(int, done.stdout.split())
-    assert kills == 50
-    assert writing > 0
-    assert (tmp_path / "killed.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
+    kills, _ = map(int, done.stdout.split())
+    assert kills == 10
     run = streams.reopen(tmp_path / "killed.psp")
     assert run.finished
     assert run.row == run.model.n_samples_seen_ == len(X)
-    assert sorted(os.listdir(tmp_path)) == ["killed.psp", "whole.psp", "x.npy"]
+    whole = OnlinePCA.load(tmp_path / "whole.psp")
+    if maker is _sparse:  # a checkpoint stores the basis as a dense one: the same to rounding
+        np.testing.assert_allclose(run.model.components_, whole.components_, atol=1e-9)
+    else:
+        assert (tmp_path / "killed.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == sorted(["killed.psp", "whole.psp", *(source.name for source in sources)])
