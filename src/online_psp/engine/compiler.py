@@ -28,8 +28,25 @@ _said: list[str] = []
 
 
 def kernel(function: F) -> F:
-    """Compile on first call, and keep the machine code on disk for the next process where that is possible."""
-    compiled: Any = numba.njit(**_FLAGS)(function)
+    """Compile on first call, and keep the machine code on disk for the next process where that is possible.
+
+    A loop that sums *and* stores must be two loops. The compiler makes a vectorised and a plain version of it, which round differently, and
+    chooses by how far the arrays lie apart in memory: the result would change from run to run.
+    """
+    return _compiled(function, _FLAGS)
+
+
+def exact_kernel(function: F) -> F:
+    """The same with sums in the order in which they are written, at the price of dot products that are not vectorised.
+
+    For recurrences that show every rounding. It also makes code that was just compiled agree with code from the cache, where kernels called
+    by kernels may have been optimised in another context.
+    """
+    return _compiled(function, {**_FLAGS, "fastmath": False})
+
+
+def _compiled(function: F, flags: dict[str, Any]) -> F:
+    compiled: Any = numba.njit(**flags)(function)
     if hasattr(compiled, "enable_caching"):  # not where the compiler is switched off
         try:
             compiled._cache = _KernelCache(function)
