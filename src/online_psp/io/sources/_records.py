@@ -210,7 +210,9 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str]) -
             )
     choice = choose(options.wanted, names, width, name, usable)
     shape = Shape(names, widths, choice, name, na)
-    text = [at for at in choice.features if rows and all(isinstance(_value(row[at], na), str) for row in rows)]
+    text = [
+        at for at in choice.features if rows and all(not isinstance(row[at], list) and isinstance(_value(row[at], na), str) for row in rows)
+    ]
     if text:
         listed = ", ".join(shape.column(at) for at in text[:5])
         leave = ",".join(names[at] if names else str(at) for at in text[:5])

@@ -99,15 +99,13 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
     for bom, encoding in _BOMS:
         if head.startswith(bom):
             return encoding, None if encoding == "utf-8" else f"encoding {encoding}"
+    if b"\0" in head:
+        raise SourceError(f"{name} has zero bytes in it: it is not text, or of an encoding that must be named (--encoding utf-16-le, …).")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
-        if b"\0" in head:
-            raise SourceError(
-                f"{name} has zero bytes in it: it is not text, or of an encoding that must be named (--encoding utf-16-le, …)."
-            )
-        return "utf-8", None
     except UnicodeDecodeError:
         return "cp1252", "encoding cp1252 (Windows), since it is not UTF-8"
+    return "utf-8", None
 
 
 def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> Dialect:
