@@ -101,15 +101,19 @@ def test_ids_and_times_are_carried_through_bad_rows_and_all(tmp_path: Path) -> N
     source = open_source(path, ids=["who"], time_column="when")
     assert source.feature_names == ["a", "b"]
     (block,) = source.blocks()
-    assert block.ids is not None and block.ids.tolist() == [["Doe, J"], ["Roe"], ["Poe"]]
-    assert block.times is not None and block.times.dtype == "datetime64[us]"
+    assert block.ids is not None
+    assert block.ids.tolist() == [["Doe, J"], ["Roe"], ["Poe"]]
+    assert block.times is not None
+    assert block.times.dtype == "datetime64[us]"
     assert np.diff(block.times).astype(int).tolist() == [1_000_000, 1_000_000]
     assert [bad.row for bad in block.bad] == [2]
     assert block.rows.tolist() == [[1, 2], [5, 6]]
     np.save(tmp_path / "x.npy", np.array([[7.0, 1.5, 2.0], [8.0, 3.5, 4.0]]))
     (block,) = open_source(tmp_path / "x.npy", ids=0, time_column=2).blocks()
-    assert block.ids is not None and block.ids.tolist() == [["7"], ["8"]]
-    assert block.times is not None and block.times.tolist() == [2.0, 4.0]
+    assert block.ids is not None
+    assert block.ids.tolist() == [["7"], ["8"]]
+    assert block.times is not None
+    assert block.times.tolist() == [2.0, 4.0]
     assert block.rows.tolist() == [[1.5], [3.5]]
 
 

@@ -210,9 +210,7 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str]) -
             )
     choice = choose(options.wanted, names, width, name, usable)
     shape = Shape(names, widths, choice, name, na)
-    text = [
-        at for at in choice.features if rows and all(not isinstance(row[at], list) and isinstance(_value(row[at], na), str) for row in rows)
-    ]
+    text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
     if text:
         listed = ", ".join(shape.column(at) for at in text[:5])
         leave = ",".join(names[at] if names else str(at) for at in text[:5])
@@ -252,6 +250,10 @@ def _value(value: Any, na: frozenset[str]) -> float | str:
         bare = value.strip()
         return np.nan if bare in na else number(bare) if is_number(bare) else bare
     return value.isoformat() if isinstance(value, datetime | date) else json.dumps(value, default=str)[:60]
+
+
+def _is_text(value: Any, na: frozenset[str]) -> bool:
+    return not isinstance(value, list) and isinstance(_value(value, na), str)
 
 
 def _chunk(records: list[Record], shape: Shape) -> Chunk:
