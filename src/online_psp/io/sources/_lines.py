@@ -60,6 +60,13 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
         yield b"\n"
 
 
+def too_long(name: str, line: int, limit: int) -> SourceError:
+    """For a line that would fill the memory."""
+    return SourceError(
+        f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within --max-memory; is this the right file?"
+    )
+
+
 class Lines:
     """Cuts pieces into batches.
 
@@ -144,10 +151,7 @@ class Lines:
             cut = self._whole(data)
             whole, rest = data[:cut], data[cut:]
             if len(rest) > self.limit:
-                raise SourceError(
-                    f"{self.name}, line {self.line + whole.count(10) + 1}: the line is longer than {megabytes(self.limit)}, "
-                    "a part of what one block may take (--max-memory)."
-                )
+                raise too_long(self.name, self.line + whole.count(10) + 1, self.limit)
             if whole:
                 yield self._segment(whole)
         if rest.strip():

@@ -27,6 +27,7 @@ _WORDS = {"true": "1", "false": "0"}
 _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
 MOST_LEAD = 50
+_PREFIX, _CELLS = 20_000, 1000  # of a line, for finding out what its delimiter is
 
 
 class TextOptions(NamedTuple):
@@ -163,11 +164,13 @@ def _delimiter(lines: list[str], usual: str) -> str:
     """The one that cuts most lines into equally many cells, most of them numbers."""
     best, score = usual, (-1.0, 0.0, False)
     for candidate in (",", ";", "\t", "|", WHITESPACE):
-        tables = [split(line, candidate) for line in lines[:100]]
-        count, times = Counter(map(len, tables)).most_common(1)[0]
+        tables = [split(line[:_PREFIX], candidate) for line in lines[:100]]
+        counts = [len(table) if len(line) <= _PREFIX else line.count(candidate) + 1 for table, line in zip(tables, lines, strict=False)]
+        count, times = Counter(counts).most_common(1)[0]
         if count < 2:
             continue
-        cells = [cell for row in tables[1:] or tables for cell in row if len(row) == count]
+        kept = [row for row, found in zip(tables, counts, strict=True) if found == count]
+        cells = [cell for row in kept[1:] or kept for cell in row[:_CELLS]]
         numbers = sum(is_number(cell) or (candidate != "," and is_number(cell, ",")) or cell in NA for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:

@@ -17,7 +17,7 @@ from online_psp.io.sources._bytes import PIECE, Pieces, compression, decompresse
 from online_psp.io.sources._cells import Table, parse
 from online_psp.io.sources._columns import Choice, choose, unique
 from online_psp.io.sources._identity import HeadPrint, Print
-from online_psp.io.sources._lines import Batch, Lines, transcoded
+from online_psp.io.sources._lines import Batch, Lines, too_long, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import Dialect, encoding_of, sniff
@@ -75,6 +75,11 @@ class Feed:
         return decompressed(itertools.chain([head] if head else [], raw), self.kind, self.name)
 
 
+def longest_line(options: Options) -> int:
+    """Bytes that a line may have: split into cells, it takes many times that."""
+    return max(PIECE, options.max_memory // 64)
+
+
 def open_text(feed: Feed, options: Options, usual: str) -> Source:
     """Rows of numbers in text.
 
@@ -83,7 +88,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     usual : str
         The delimiter that the file's name suggests.
     """
-    head, whole = _head(feed)
+    head, whole = _head(feed, longest_line(options))
     encoding, note = encoding_of(head, options.text.encoding, feed.name, whole)
     dialect = replace(sniff(_sample(head, encoding, feed, whole), options.text, feed.name, usual), encoding=encoding)
     notes = dialect.notes + ([note] if note else [])
@@ -117,23 +122,23 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     return source
 
 
-def _head(feed: Feed) -> tuple[bytes, bool]:
-    """The first bytes, and whether they are all. Of a pipe, two lines: more may be long in coming."""
-    head, enough = b"", SAMPLE_BYTES if feed.place is not None else 0
-    pieces = feed.clear()
-    for piece in pieces:
+def _head(feed: Feed, limit: int) -> tuple[bytes, bool]:
+    """The first bytes, and whether they are all: some lines of a file, and two of a pipe, where more may be long in coming."""
+    head = bytearray()
+    enough, lines = (SAMPLE_BYTES, 4) if feed.place is not None else (0, 2)
+    for piece in feed.clear():
         head += piece or b""
         if feed.place is None and piece:
             feed.seen.append(piece)
-        if len(head) >= enough and (feed.place is not None or _lines_of_content(head) >= 2):
-            return head, False
-        if len(head) > SAMPLE_BYTES and feed.place is None:
-            return head, False
-    return head, True
+        if len(head) >= enough and (_lines_of_content(head) >= lines or len(head) > 4 * limit):
+            return bytes(head), False
+        if len(head) > limit and b"\n" not in head and b"\r" not in head:
+            raise too_long(feed.name, 1, limit)
+    return bytes(head), True
 
 
-def _lines_of_content(head: bytes) -> int:
-    lines = head.replace(b"\r", b"\n").split(b"\n")[:-1]
+def _lines_of_content(head: bytearray) -> int:
+    lines = bytes(head).replace(b"\r", b"\n").split(b"\n")[:-1]
     return sum(bool(line.strip()) and not line.lstrip().startswith((b"#", b"%")) for line in lines)
 
 
@@ -144,8 +149,10 @@ def _sample(head: bytes, encoding: str, feed: Feed, whole: bool) -> list[str]:
         lines.pop()  # cut anywhere
     if feed.place is None:
         content = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(("#", "%"))]
-        lines = lines[: content[1] + 1] if len(content) > 1 else lines
-    return lines[:SAMPLE_LINES]
+        return lines[: content[1] + 1] if len(content) > 1 else lines
+    sizes = list(itertools.accumulate(len(line) for line in lines))
+    within = sum(size <= SAMPLE_BYTES for size in sizes)
+    return lines[: min(SAMPLE_LINES, max(4, within))]
 
 
 def _names(dialect: Dialect, notes: list[str]) -> list[str] | None:
@@ -259,7 +266,7 @@ class _Reader:
         if self.stream is not None:
             return self.stream
         feed, dialect = self.feed, self.table.dialect
-        limit = max(PIECE, self.options.max_memory // 8)
+        limit = longest_line(self.options)
         self.stamp = _stamp(feed.place.path) if feed.place is not None and feed.place.path is not None else None
         text = transcoded(feed.clear(), dialect.encoding, feed.name)
         comment = dialect.comment.encode() if dialect.comment else None
