@@ -15,6 +15,7 @@ import numpy as np
 
 from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import clear_file, pieces_of
+from online_psp.io.sources._chunks import ahead
 from online_psp.io.sources._identity import HeadPrint, RowsPrint
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place, archived
@@ -142,7 +143,7 @@ def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, na
                 yield np.frombuffer(data, kind).reshape(-1, features)
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return recut(pieces(start), size)
+        return ahead(recut(pieces(start), size))
 
     return table_source(table, picture, read, name, "npy", options)
 
@@ -348,7 +349,7 @@ def open_idx(place: Place, options: Options) -> Source:
                 raise _idx_size(place.name, "has bytes left over", shape, header + total * row, have + 1)
 
     def read(begin: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return recut(pieces(begin), size)
+        return ahead(recut(pieces(begin), size))
 
     return table_source(table, picture, read, place.name, "idx", options)
 
