@@ -10,9 +10,14 @@ from scipy.sparse import issparse
 
 from online_psp.io.sources._source import Chunk, joined
 
+ENOUGH_FOR_THREADS = 1 << 28  # bytes allowed; with less, nothing is read ahead
 
-def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+
+def ahead(chunks: Iterator[Chunk], max_memory: int) -> Iterator[Chunk]:
     """Read the next chunk in a thread while the last one is worked on; files are read and unpacked without the interpreter's lock."""
+    if max_memory < ENOUGH_FOR_THREADS:
+        yield from chunks
+        return
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(next, chunks, None)
         while (chunk := future.result()) is not None:

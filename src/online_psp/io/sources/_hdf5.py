@@ -77,7 +77,7 @@ def _array_source(array: Any, name: str, options: Options) -> Source:
     try:
         table, shape = as_table(_Flat(array), name)
         warnings = check_storage(array, name, options)
-        found = table_source(table, shape, _ahead(sliced(table, int(table.shape[0]))), name, "table", options)
+        found = table_source(table, shape, _ahead(sliced(table, int(table.shape[0])), options.max_memory), name, "table", options)
     except SourceError:
         raise
     except Exception as error:
@@ -85,8 +85,8 @@ def _array_source(array: Any, name: str, options: Options) -> Source:
     return replace(found, warnings=warnings)
 
 
-def _ahead(read: Reader) -> Reader:
-    return lambda start, size, deadline: ahead(read(start, size, deadline))
+def _ahead(read: Reader, max_memory: int) -> Reader:
+    return lambda start, size, deadline: ahead(read(start, size, deadline), max_memory)
 
 
 class _Flat:

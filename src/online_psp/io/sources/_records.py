@@ -16,7 +16,17 @@ from online_psp.io.sources._lines import Lines, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import NA, is_number, number
-from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
+from online_psp.io.sources._source import (
+    Chunk,
+    Deadline,
+    EmptySourceError,
+    MissingExtraError,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    reason,
+    working_dtype,
+)
 from online_psp.io.sources._text import Feed, longest_line
 
 _SAMPLE = 100
@@ -127,7 +137,7 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
         if len(first) >= wanted:
             break
     if not first:
-        raise SourceError(f"{name} is empty.")
+        raise EmptySourceError(f"{name} is empty.")
     notes: list[str] = []
     shape, header = _shape(first, options, name, notes)
     numbers: list[tuple[int, int]] = []

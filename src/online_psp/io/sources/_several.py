@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from online_psp.io.sources._chunks import recut_chunks
-from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError
+from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
 
 Open = Callable[[list[str] | None], Source]
 """Opens a file, with the columns of the first one in its order where they are given."""
@@ -17,12 +17,19 @@ Open = Callable[[list[str] | None], Source]
 
 def open_several(openers: Sequence[Open], name: str) -> Source:
     """The rows of all files; names of columns must be the same, in any order."""
-    first = openers[0](None)
-    if len(openers) == 1:
+    sources: list[Source] = []
+    empty: list[EmptySourceError] = []
+    for opener in openers:
+        try:
+            sources.append(_like(opener, sources[0]) if sources else opener(None))
+        except EmptySourceError as error:
+            empty.append(error)
+    if not sources:
+        raise empty[0]
+    first = sources[0]
+    first.warnings.extend(str(error).rstrip(".") for error in empty)
+    if len(sources) == 1:
         return first
-    sources = [first]
-    for opener in openers[1:]:
-        sources.append(_like(opener, first))
     counts: list[int | None] = [source.total for source in sources]
     known: list[int] = []
     for count in counts:

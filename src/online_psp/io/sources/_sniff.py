@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from online_psp.io.sources._source import SourceError, UnknownSourceError
+from online_psp.io.sources._source import EmptySourceError, SourceError, UnknownSourceError
 
 NA = frozenset(
     ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "1.#QNAN", "-1.#IND"]
@@ -122,7 +122,7 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
     notes: list[str] = []
     skip, delimiter = options.skip_rows or 0, options.delimiter
     if skip >= len(lines) or not any(line.strip() for line in lines[skip:]):
-        raise SourceError(f"{name} is empty." if not skip else f"{name} has nothing after the first {skip} lines.")
+        raise EmptySourceError(f"{name} is empty." if not skip else f"{name} has nothing after the first {skip} lines.")
     if options.skip_rows is None and re.fullmatch(r"sep=.", lines[0].strip(), re.IGNORECASE):
         skip, delimiter = 1, delimiter or lines[0].strip()[4]
     comment = _comment(lines[skip:], options.comment)

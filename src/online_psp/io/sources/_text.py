@@ -15,6 +15,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import PIECE, Pieces, compression, decompressed, pieces_of
 from online_psp.io.sources._cells import Table, parse
+from online_psp.io.sources._chunks import ENOUGH_FOR_THREADS
 from online_psp.io.sources._columns import Choice, choose, unique
 from online_psp.io.sources._identity import HeadPrint, Print
 from online_psp.io.sources._lines import Batch, Lines, too_long, transcoded
@@ -290,10 +291,14 @@ class _Reader:
                 elif deadline is not None:
                     yield None, empty
             return
-        yield from _ahead(lines.batches(start, size), lambda batch: parse(batch, self.table, lines.quotes))
+        batches = (batch for batch in lines.batches(start, size) if batch is not None)
+        if self.options.max_memory < ENOUGH_FOR_THREADS:
+            yield from ((batch, parse(batch, self.table, lines.quotes)) for batch in batches)
+        else:
+            yield from _ahead(batches, lambda batch: parse(batch, self.table, lines.quotes))
 
 
-def _ahead(batches: Iterator[Batch | None], work: Callable[[Batch], Chunk]) -> Iterator[tuple[Batch, Chunk]]:
+def _ahead(batches: Iterator[Batch], work: Callable[[Batch], Chunk]) -> Iterator[tuple[Batch, Chunk]]:
     """Parse batches in threads, a few ahead; numbers are parsed without the interpreter's lock."""
     waiting: deque[tuple[Batch, Future[Chunk]]] = deque()
     failed: Exception | None = None
@@ -302,7 +307,7 @@ def _ahead(batches: Iterator[Batch | None], work: Callable[[Batch], Chunk]) -> I
             while True:
                 try:
                     batch = next(batches, None)
-                except Exception as error:  # after what came before it
+                except Exception as error:  # to be raised after what came before it
                     batch, failed = None, error
                 if batch is not None:
                     waiting.append((batch, pool.submit(work, batch)))
