@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, choose, times_of, unique
 from online_psp.io.sources._lines import Lines, transcoded
 from online_psp.io.sources._options import Options
@@ -30,6 +31,7 @@ from online_psp.io.sources._source import (
 from online_psp.io.sources._text import Feed, longest_line
 
 _SAMPLE = 100
+_PLAIN = {int, float, bool}
 
 
 class Record(NamedTuple):
@@ -268,6 +270,9 @@ def _is_text(value: Any, na: frozenset[str]) -> bool:
 def _chunk(records: list[Record], shape: Shape) -> Chunk:
     choice = shape.choice
     total = sum(shape.widths[at] for at in choice.features)
+    plain = _plain(records, shape)
+    if plain is not None:
+        return Chunk(len(records), plain, {})
     good: list[list[float]] = []
     bad: dict[int, str] = {}
     ids = np.full((len(records), len(choice.ids)), "", dtype=object) if choice.ids else None
@@ -288,6 +293,27 @@ def _chunk(records: list[Record], shape: Shape) -> Chunk:
             bad[row] = problem
     found = np.array(good, dtype=np.float64).reshape(len(good), total)
     return Chunk(len(records), found, bad, ids, times_of(times, shape.name) if choice.time is not None else None)
+
+
+def _plain(records: list[Record], shape: Shape) -> Array | None:
+    """All records at once, where they are nothing but numbers and all of them are features."""
+    choice, names = shape.choice, shape.names
+    if choice.ids or choice.time is not None or any(width != 1 for width in shape.widths):
+        return None
+    rows = []
+    for record in records:
+        cells = record.cells
+        if names is not None and isinstance(cells, dict) and len(cells) == len(names):
+            cells = list(map(cells.get, names))  # a name that is not there gives None, which is not plain
+        if not isinstance(cells, list) or len(cells) != len(shape.widths) or not set(map(type, cells)) <= _PLAIN:
+            return None
+        rows.append(cells)
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except OverflowError:  # a whole number beyond all that a float can hold
+        return None
+    values = values.reshape(len(rows), len(shape.widths))
+    return values if choice.features == list(range(len(shape.widths))) else values[:, choice.features]
 
 
 def _row(cells: list[Any], shape: Shape) -> tuple[list[float], str | None]:
