@@ -15,9 +15,11 @@ from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
+_PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
 _ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
+_FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -65,12 +67,31 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     K : int
         Directions to keep.
     """
-    model = model._replace(M=keep * model.M)
+    model = model._replace(M=_faded(model.M, keep))
     if len(model.B) == K:
-        found = _try_fast(model, rows, roots)
-        if found is not None:
-            return found
+        parts = max(1, round(len(rows) / (_PART * K)))
+        step, done = -(-len(rows) // parts), 0
+        while done < len(rows):
+            part = slice(done, min(done + step, len(rows)))
+            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
+            if found is None and done == 0 and parts > 1:
+                step, parts = len(rows), 1
+                continue
+            if found is None:
+                break
+            model, done = found, part.stop
+        if done == len(rows):
+            return model
+        rows, roots = rows[done:], roots[done:]
     return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+
+
+def _faded(M: Floats, keep: float) -> Floats:
+    """``keep M``, but no less than what floating point can tell from nothing: rows of zeros do not move the subspace."""
+    largest = float(M.diagonal().max(initial=0.0))
+    if 0.0 < keep * largest < _FAINT:
+        return np.asarray(M * (_FAINT / largest))
+    return np.asarray(keep * M)
 
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
@@ -96,7 +117,7 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
 # The fast step
 
 
-def _try_fast(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
+def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
     B, M, drift = model
     eps = float(np.finfo(B.dtype).eps)
@@ -109,11 +130,11 @@ def _try_fast(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
     if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
-        R = G - matmul(P, P.T)
+        R = G - full_gram(P)
     else:  # that would not be good enough: the residuals themselves, in double precision
         X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
-    turn = None if plan is None else _iterate(M, P, R, plan, explicit=X is not None)
+    turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
         return None
@@ -138,11 +159,11 @@ def _plan(M: Floats, P: Floats) -> Plan | None:
     return Plan(d, U, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
 
 
-def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, explicit: bool) -> Turn | None:
+def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
     d, U, T, _ = plan
     least, bound = _smallest(d, U), float(np.sqrt(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
-    if bound > _SAFE * least and _exceeds(R, _SAFE * least):
+    if bound > safe * least and _exceeds(R, safe * least):
         return None
     T = np.ascontiguousarray(T)
     Y = P + matmul(R, T)
@@ -186,7 +207,7 @@ def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     there is none.
     """
     diagonal = A.diagonal()
-    if not (diagonal > 0).all():
+    if not len(A) or not (diagonal > 0).all():
         return A, A, 0.0
     d: Floats = 1.0 / np.sqrt(diagonal)
     U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
