@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_psp.engine.types import Array
+from online_psp.io.sources._chunks import ahead, recut_chunks
 from online_psp.io.sources._columns import Choice, choose, times_of, unique
 from online_psp.io.sources._identity import RowsPrint
 from online_psp.io.sources._numpy import rows_of
@@ -19,7 +20,8 @@ from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, So
 
 PARQUET = (".parquet", ".pq")
 IPC = (".arrow", ".feather", ".ipc")
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
+_TURNED = 16
 
 
 class Table(NamedTuple):
@@ -70,8 +72,10 @@ def open_arrow(place: Place, options: Options) -> Source:
     shown = ", ".join(chosen[:6]) + (", …" if len(chosen) > 6 else "")
     notes.insert(0, f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {shown}")
 
+    at_once = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths) * working.itemsize))
+
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return _chunks(table, start, size)
+        return recut_chunks(ahead(_chunks(table, start, max(size, at_once)), options.max_memory), size)
 
     return Source(
         place.name,
@@ -113,8 +117,12 @@ def _schema(place: Place, parquet: bool, options: Options) -> tuple[Any, int]:
 def _ipc(place: Place) -> Iterator[Any]:
     import pyarrow as pa
 
-    mapped: Any = pa.memory_map(str(place.path)) if place.path is not None else pa.PythonFile(place.open(), mode="r")
-    with mapped, pa.ipc.open_file(mapped) as file:
+    opened: Any = pa.OSFile(str(place.path)) if place.path is not None else pa.PythonFile(place.open(), mode="r")
+    with opened, pa.ipc.open_file(opened) as file:
+        if place.path is None or (place.size or 0) <= file.num_record_batches * _BATCH_BYTES:
+            yield file
+            return
+    with pa.memory_map(str(place.path)) as mapped, pa.ipc.open_file(mapped) as file:  # batches too large to be held
         yield file
 
 
@@ -183,7 +191,8 @@ def _batches(place: Place, parquet: bool, columns: list[int], skip: int, size: i
                 skip = max(0, skip - batch.num_rows)
         return
     with place.open() as stream, pq.ParquetFile(place.path or stream, pre_buffer=False) as file:
-        names = [file.schema_arrow.names[at] for at in columns]
+        present = file.schema_arrow.names
+        names = [present[at] for at in columns]
         groups = list(range(file.num_row_groups))
         while groups and skip >= file.metadata.row_group(groups[0]).num_rows:
             skip -= file.metadata.row_group(groups.pop(0)).num_rows
@@ -193,37 +202,25 @@ def _batches(place: Place, parquet: bool, columns: list[int], skip: int, size: i
             skip = max(0, skip - batch.num_rows)
 
 
-def _chunks(table: Table, start: int, size: int) -> Iterator[Chunk]:
-    """Chunks of `size` rows from batches of any size."""
+def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
+    """The rows from `start` on, about so many at a time."""
     import pyarrow as pa
 
-    waiting: list[Any] = []
-    have, at = 0, start
+    at = start
     try:
-        for batch in _batches(table.place, table.parquet, table.columns, start, size):
-            rest = batch
-            while have + rest.num_rows >= size:
-                waiting.append(rest.slice(0, size - have))
-                rest = rest.slice(size - have)
-                yield _chunk(waiting, table)
-                waiting, have, at = [], 0, at + size
-            if rest.num_rows:
-                waiting.append(rest)
-                have += rest.num_rows
-        if waiting:
-            yield _chunk(waiting, table)
+        for batch in _batches(table.place, table.parquet, table.columns, start, rows):
+            yield _chunk(batch, table)
+            at += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, SourceError):
             raise
         raise SourceError(f"{table.place.name}, after row {at}: the file is damaged ({reason(error)}).") from None
 
 
-def _chunk(batches: list[Any], table: Table) -> Chunk:
-    import pyarrow as pa
-
-    whole = pa.Table.from_batches(batches)
+def _chunk(whole: Any, table: Table) -> Chunk:
     names = {at: whole.column(place) for place, at in enumerate(table.columns)}
-    rows = np.empty((sum(table.widths), whole.num_rows), dtype=table.working)  # by columns, as they come; turned at once below
+    lists_only = len(table.widths) == 1 and table.widths[0] > 1
+    rows = np.empty((0 if lists_only else sum(table.widths), whole.num_rows), dtype=table.working)  # by columns, as they come
     wide: dict[int, Array] = {}
     bad: dict[int, str] = {}
     at = 0
@@ -234,7 +231,7 @@ def _chunk(batches: list[Any], table: Table) -> Chunk:
         else:
             rows[at] = _numbers(found, table.working)
         at += width
-    turned = np.ascontiguousarray(rows.T) if not (wide and len(table.widths) == 1) else wide[0]
+    turned = wide[0] if lists_only else _turned(rows)
     for at, values in wide.items():
         if turned is not values:
             turned[:, at : at + values.shape[1]] = values
@@ -245,6 +242,14 @@ def _chunk(batches: list[Any], table: Table) -> Chunk:
     return Chunk(whole.num_rows, turned, bad, ids, times)
 
 
+def _turned(columns: Array) -> Array:
+    """(n, D) from (D, n), a few columns at a time: they stay in the cache, which halves the time."""
+    rows = np.empty(columns.shape[::-1], dtype=columns.dtype)
+    for at in range(0, len(columns), _TURNED):
+        rows[:, at : at + _TURNED] = columns[at : at + _TURNED].T
+    return rows
+
+
 def _numbers(column: Any, working: np.dtype[Any]) -> Array:
     """A column, with NaN where a value is missing."""
     import pyarrow as pa
@@ -253,7 +258,7 @@ def _numbers(column: Any, working: np.dtype[Any]) -> Array:
         if pa.types.is_boolean(column.type):
             column = column.cast("int8")
         column = column.cast("float64", safe=False)
-    return np.asarray(column.to_numpy()).astype(working, copy=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False)).astype(working, copy=False)
 
 
 def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) -> Array:
@@ -267,10 +272,11 @@ def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) 
             what = "no list" if lengths[row] < 0 else f"a list of {lengths[row]} values"
             bad[row] = f"has {what} where one of {width} is expected in column {at} ({table.names[at]!r})"
         column = column.filter(np.asarray(whole))
+    flat = _numbers(pc.list_flatten(column), table.working).reshape(-1, width)
+    if whole.all():
+        return flat
     values = np.full((len(lengths), width), np.nan, dtype=table.working)
-    flat = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-    flattened = pc.list_flatten(flat)
-    values[whole] = _numbers(flattened, table.working).reshape(-1, width)
+    values[whole] = flat
     return values
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, times_of
 from online_psp.io.sources._lines import Batch
-from online_psp.io.sources._sniff import WHITESPACE, Dialect, is_number, number, split
+from online_psp.io.sources._sniff import NA, WHITESPACE, Dialect, is_number, number, split
 from online_psp.io.sources._source import Chunk
 
 try:
@@ -103,7 +103,7 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if dialect.decimal != ",":
+    if dialect.decimal != "," and not any(is_number(text) for text in dialect.na - NA):
         try:
             return np.asarray(pc.cast(cells, pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowException:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from online_psp.io.sources._chunks import ahead
 from online_psp.io.sources._names import genes_of, labelled, labels_of
 from online_psp.io.sources._numpy import as_table, table_source
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
-from online_psp.io.sources._source import MissingExtraError, Source, SourceError, UnknownSourceError, reason, sliced
+from online_psp.io.sources._source import MissingExtraError, Reader, Source, SourceError, UnknownSourceError, reason, sliced
 from online_psp.io.sources._sparse import is_sparse_group, open_sparse_group
 
 
@@ -76,12 +77,16 @@ def _array_source(array: Any, name: str, options: Options) -> Source:
     try:
         table, shape = as_table(_Flat(array), name)
         warnings = check_storage(array, name, options)
-        found = table_source(table, shape, sliced(table, int(table.shape[0])), name, "table", options)
+        found = table_source(table, shape, _ahead(sliced(table, int(table.shape[0])), options.max_memory), name, "table", options)
     except SourceError:
         raise
     except Exception as error:
         raise SourceError(f"{name} cannot be read ({reason(error)}).") from None
     return replace(found, warnings=warnings)
+
+
+def _ahead(read: Reader, max_memory: int) -> Reader:
+    return lambda start, size, deadline: ahead(read(start, size, deadline), max_memory)
 
 
 class _Flat:

@@ -60,6 +60,13 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
         yield b"\n"
 
 
+def too_long(name: str, line: int, limit: int) -> SourceError:
+    """For a line that would fill the memory."""
+    return SourceError(
+        f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within --max-memory; is this the right file?"
+    )
+
+
 class Lines:
     """Cuts pieces into batches.
 
@@ -144,10 +151,7 @@ class Lines:
             cut = self._whole(data)
             whole, rest = data[:cut], data[cut:]
             if len(rest) > self.limit:
-                raise SourceError(
-                    f"{self.name}, line {self.line + whole.count(10) + 1}: the line is longer than {megabytes(self.limit)}, "
-                    "a part of what one block may take (--max-memory)."
-                )
+                raise too_long(self.name, self.line + whole.count(10) + 1, self.limit)
             if whole:
                 yield self._segment(whole)
         if rest.strip():
@@ -158,7 +162,7 @@ class Lines:
     def _whole(self, data: bytes) -> int:
         """Where the last whole line ends."""
         cut = data.rfind(b"\n") + 1
-        if not self.quotes or data.count(b'"', 0, cut) % 2 == 0:
+        if not self.quotes or b'"' not in data or data.count(b'"', 0, cut) % 2 == 0:
             return cut
         last = _row_ends(data)
         if len(last) == 0 or len(data) - last[-1] > _LONGEST_QUOTED:
@@ -171,15 +175,14 @@ class Lines:
     def _segment(self, text: bytes) -> Batch:
         if self.line < self.lead:
             text = self._without_lead(text)
-        quoted = self.quotes and b'"' in text
-        ends = _row_ends(text) if quoted else None
-        lines = text.count(b"\n")
+        newlines = _newlines(text)
+        ends = _row_ends(text) if self.quotes and b'"' in text else newlines
+        lines, count = len(newlines), len(ends)
         first, self.line = self.line + 1, self.line + lines
-        count = lines if ends is None else len(ends)
-        numbers: Array | range = range(first, first + lines) if ends is None or count == lines else _first_lines(text, ends, first)
-        if not self._may_have_other_lines(text):
+        numbers: Array | range = range(first, first + lines) if count == lines else _first_lines(text, ends, first)
+        if not self._may_have_other_lines(text, newlines):
             return Batch(text, count, numbers)
-        starts = np.concatenate([[0], (_newlines(text) if ends is None else ends) + 1])
+        starts = np.concatenate([[0], ends + 1])
         kept, at = [], []
         for i in range(count):
             line = text[starts[i] : starts[i + 1]]
@@ -195,8 +198,12 @@ class Lines:
         self.line += passed
         return text[int(ends[passed - 1]) + 1 :] if passed else text
 
-    def _may_have_other_lines(self, text: bytes) -> bool:
-        if text.startswith((b"\n", b" ")) or b"\n\n" in text or b" \n" in text:
+    def _may_have_other_lines(self, text: bytes, newlines: Array) -> bool:
+        """Whether some line may be blank or a comment: tells quickly that none is."""
+        if len(newlines) == 0:
+            return False
+        before = np.frombuffer(text, np.uint8)[newlines - 1]  # of the first line, if it is empty, the last byte: also a line end
+        if ((before == 10) | (before == 32)).any():
             return True
         return self.comment is not None and self.comment in text and bool(re.search(rb"(?m)^ *" + re.escape(self.comment), text))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import shutil
 import struct
 import tempfile
@@ -15,6 +16,7 @@ import numpy as np
 
 from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import clear_file, pieces_of
+from online_psp.io.sources._chunks import ahead
 from online_psp.io.sources._identity import HeadPrint, RowsPrint
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place, archived
@@ -51,7 +53,34 @@ def _mapped(path: Path, name: str, options: Options) -> Source:
     except (ValueError, EOFError, OverflowError) as error:
         raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
     table, shape = as_table(array, name)
-    return table_source(table, shape, mapped(table, options), name, "npy", options)
+    scattered = table.ndim == array.ndim == 2 and table.flags.f_contiguous and not table.flags.c_contiguous
+    read = _by_columns(path, array, options) if scattered else mapped(table, options)
+    return table_source(table, shape, read, name, "npy", options)
+
+
+def _by_columns(path: Path, array: Any, options: Options) -> Reader:
+    """Rows of a Fortran-ordered file are spread over all of it: a stretch of every column is read, and turned.
+
+    Not through the mapping, which would bring in many times what is asked for.
+    """
+    total, features = array.shape
+    kind, first = array.dtype, array.offset
+    file = path.open("rb")  # kept open: an unpacked file has no name any more
+    slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * kind.itemsize))
+
+    def pieces(start: int) -> Iterator[Array]:
+        for at in range(start, total, slab):
+            count = min(slab, total - at)
+            columns = np.empty((features, count), kind)
+            for column in range(features):
+                data = os.pread(file.fileno(), count * kind.itemsize, first + (column * total + at) * kind.itemsize)
+                columns[column] = np.frombuffer(data, kind)
+            yield np.ascontiguousarray(columns.T)
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return recut(pieces(start), size)
+
+    return read
 
 
 def as_table(array: Any, name: str) -> tuple[Any, tuple[int, ...] | None]:
@@ -91,14 +120,10 @@ def rows_of(read: Reader) -> Callable[[int, int], Any]:
 
 
 def mapped(array: Array, options: Options) -> Reader:
-    """A reader that lets go of the pages it has read, so that memory does not grow with the file.
-
-    Rows of a Fortran-ordered file are spread over all of it; there, as many are taken at once as fill some megabytes.
-    """
+    """A reader that lets go of the pages it has read, so that memory does not grow with the file."""
     total, features = array.shape
     pages: mmap.mmap | None = getattr(array, "_mmap", None) or getattr(array.base, "_mmap", None)
-    scattered = array.flags.f_contiguous and not array.flags.c_contiguous
-    slab = max(1, min(_SLAB_BYTES if scattered else _STEP_BYTES, options.max_memory // 4) // max(1, features * array.itemsize))
+    slab = max(1, min(_STEP_BYTES, options.max_memory // 4) // max(1, features * array.itemsize))
 
     def pieces(start: int, size: int) -> Iterator[Array]:
         step = max(1, slab // size) * size
@@ -142,7 +167,7 @@ def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, na
                 yield np.frombuffer(data, kind).reshape(-1, features)
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return recut(pieces(start), size)
+        return ahead(recut(pieces(start), size), options.max_memory)
 
     return table_source(table, picture, read, name, "npy", options)
 
@@ -348,7 +373,7 @@ def open_idx(place: Place, options: Options) -> Source:
                 raise _idx_size(place.name, "has bytes left over", shape, header + total * row, have + 1)
 
     def read(begin: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return recut(pieces(begin), size)
+        return ahead(recut(pieces(begin), size), options.max_memory)
 
     return table_source(table, picture, read, place.name, "idx", options)
 

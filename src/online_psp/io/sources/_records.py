@@ -11,16 +11,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_psp.io.sources._bytes import PIECE
+from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, choose, times_of, unique
 from online_psp.io.sources._lines import Lines, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import NA, is_number, number
-from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
-from online_psp.io.sources._text import Feed
+from online_psp.io.sources._source import (
+    Chunk,
+    Deadline,
+    EmptySourceError,
+    MissingExtraError,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    reason,
+    working_dtype,
+)
+from online_psp.io.sources._text import Feed, longest_line
 
 _SAMPLE = 100
+_PLAIN = {int, float, bool}
 
 
 class Record(NamedTuple):
@@ -57,7 +68,7 @@ def open_jsonl(feed: Feed, options: Options) -> Source:
     def records() -> Iterator[Record | None]:
         if not kept or feed.place is not None:
             text = transcoded(feed.clear(), options.text.encoding or "utf-8", feed.name)
-            kept[:] = [Lines(text, 0, None, max(PIECE, options.max_memory // 8), feed.name, lambda: options.final is not False)]
+            kept[:] = [Lines(text, 0, None, longest_line(options), feed.name, lambda: options.final is not False)]
             kept[0].quotes = False
         for batch in kept[0].batches(0, 256, lambda: True):
             if batch is None:
@@ -128,7 +139,7 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
         if len(first) >= wanted:
             break
     if not first:
-        raise SourceError(f"{name} is empty.")
+        raise EmptySourceError(f"{name} is empty.")
     notes: list[str] = []
     shape, header = _shape(first, options, name, notes)
     numbers: list[tuple[int, int]] = []
@@ -210,7 +221,7 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str]) -
             )
     choice = choose(options.wanted, names, width, name, usable)
     shape = Shape(names, widths, choice, name, na)
-    text = [at for at in choice.features if rows and all(isinstance(_value(row[at], na), str) for row in rows)]
+    text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
     if text:
         listed = ", ".join(shape.column(at) for at in text[:5])
         leave = ",".join(names[at] if names else str(at) for at in text[:5])
@@ -252,9 +263,16 @@ def _value(value: Any, na: frozenset[str]) -> float | str:
     return value.isoformat() if isinstance(value, datetime | date) else json.dumps(value, default=str)[:60]
 
 
+def _is_text(value: Any, na: frozenset[str]) -> bool:
+    return not isinstance(value, list) and isinstance(_value(value, na), str)
+
+
 def _chunk(records: list[Record], shape: Shape) -> Chunk:
     choice = shape.choice
     total = sum(shape.widths[at] for at in choice.features)
+    plain = _plain(records, shape)
+    if plain is not None:
+        return Chunk(len(records), plain, {})
     good: list[list[float]] = []
     bad: dict[int, str] = {}
     ids = np.full((len(records), len(choice.ids)), "", dtype=object) if choice.ids else None
@@ -275,6 +293,27 @@ def _chunk(records: list[Record], shape: Shape) -> Chunk:
             bad[row] = problem
     found = np.array(good, dtype=np.float64).reshape(len(good), total)
     return Chunk(len(records), found, bad, ids, times_of(times, shape.name) if choice.time is not None else None)
+
+
+def _plain(records: list[Record], shape: Shape) -> Array | None:
+    """All records at once, where they are nothing but numbers and all of them are features."""
+    choice, names = shape.choice, shape.names
+    if choice.ids or choice.time is not None or any(width != 1 for width in shape.widths):
+        return None
+    rows = []
+    for record in records:
+        cells = record.cells
+        if names is not None and isinstance(cells, dict) and len(cells) == len(names):
+            cells = list(map(cells.get, names))  # a name that is not there gives None, which is not plain
+        if not isinstance(cells, list) or len(cells) != len(shape.widths) or not set(map(type, cells)) <= _PLAIN:
+            return None
+        rows.append(cells)
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except OverflowError:  # a whole number beyond all that a float can hold
+        return None
+    values = values.reshape(len(rows), len(shape.widths))
+    return values if choice.features == list(range(len(shape.widths))) else values[:, choice.features]
 
 
 def _row(cells: list[Any], shape: Shape) -> tuple[list[float], str | None]:

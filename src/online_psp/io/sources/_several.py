@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
-from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, joined
+from online_psp.io.sources._chunks import recut_chunks
+from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
 
 Open = Callable[[list[str] | None], Source]
 """Opens a file, with the columns of the first one in its order where they are given."""
@@ -17,12 +17,19 @@ Open = Callable[[list[str] | None], Source]
 
 def open_several(openers: Sequence[Open], name: str) -> Source:
     """The rows of all files; names of columns must be the same, in any order."""
-    first = openers[0](None)
-    if len(openers) == 1:
+    sources: list[Source] = []
+    empty: list[EmptySourceError] = []
+    for opener in openers:
+        try:
+            sources.append(_like(opener, sources[0]) if sources else opener(None))
+        except EmptySourceError as error:
+            empty.append(error)
+    if not sources:
+        raise empty[0]
+    first = sources[0]
+    first.warnings.extend(str(error).rstrip(".") for error in empty)
+    if len(sources) == 1:
         return first
-    sources = [first]
-    for opener in openers[1:]:
-        sources.append(_like(opener, first))
     counts: list[int | None] = [source.total for source in sources]
     known: list[int] = []
     for count in counts:
@@ -33,7 +40,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
     place: dict[str, Any] = {"starts": [0]}
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return _recut(_chunks(sources, counts, start, size, deadline, place), size)
+        return recut_chunks(_chunks(sources, counts, start, size, deadline, place), size)
 
     return replace(
         first,
@@ -92,55 +99,6 @@ def _chunks(
 
 def _count(source: Source) -> int:
     return source.count() if source.count is not None else sum(chunk.length for chunk in source.read(0, 8192, None))
-
-
-def _recut(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
-    """Chunks of exactly `size` rows from chunks that end where files do."""
-    waiting: list[Chunk] = []
-    have = 0
-    for chunk in chunks:
-        rest = chunk
-        while have + rest.length >= size:
-            head, rest = _split(rest, size - have)
-            yield _together([*waiting, head])
-            waiting, have = [], 0
-        if rest.length:
-            waiting.append(rest)
-            have += rest.length
-    if have:
-        yield _together(waiting)
-
-
-def _split(chunk: Chunk, rows: int) -> tuple[Chunk, Chunk]:
-    if rows == chunk.length:
-        return chunk, Chunk(0, chunk.rows[:0], {})
-    good = rows - sum(at < rows for at in chunk.bad)
-    one = Chunk(
-        rows, chunk.rows[:good], {at: why for at, why in chunk.bad.items() if at < rows},
-        None if chunk.ids is None else chunk.ids[:rows], None if chunk.times is None else chunk.times[:rows],
-    )  # fmt: skip
-    two = Chunk(
-        chunk.length - rows, chunk.rows[good:], {at - rows: why for at, why in chunk.bad.items() if at >= rows},
-        None if chunk.ids is None else chunk.ids[rows:], None if chunk.times is None else chunk.times[rows:],
-    )  # fmt: skip
-    return one, two
-
-
-def _together(chunks: list[Chunk]) -> Chunk:
-    if len(chunks) == 1:
-        return chunks[0]
-    bad, at = {}, 0
-    for chunk in chunks:
-        bad.update({at + place: why for place, why in chunk.bad.items()})
-        at += chunk.length
-    rows = [chunk.rows for chunk in chunks if chunk.rows.shape[0]] or [chunks[0].rows]
-    if not any(issparse(each) for each in rows):
-        rows = [np.concatenate(rows)]
-    return Chunk(
-        at, joined(rows), bad,
-        None if chunks[0].ids is None else np.concatenate([chunk.ids for chunk in chunks if chunk.ids is not None]),
-        None if chunks[0].times is None else np.concatenate([chunk.times for chunk in chunks if chunk.times is not None]),
-    )  # fmt: skip
 
 
 def _where(sources: list[Source], starts: list[int], row: int) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from online_psp.io.sources._source import SourceError, UnknownSourceError
+from online_psp.io.sources._source import EmptySourceError, SourceError, UnknownSourceError
 
 NA = frozenset(
     ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "1.#QNAN", "-1.#IND"]
@@ -27,6 +27,7 @@ _WORDS = {"true": "1", "false": "0"}
 _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
 MOST_LEAD = 50
+_PREFIX, _CELLS = 20_000, 1000  # of a line, for finding out what its delimiter is
 
 
 class TextOptions(NamedTuple):
@@ -99,15 +100,13 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
     for bom, encoding in _BOMS:
         if head.startswith(bom):
             return encoding, None if encoding == "utf-8" else f"encoding {encoding}"
+    if b"\0" in head:
+        raise SourceError(f"{name} has zero bytes in it: it is not text, or of an encoding that must be named (--encoding utf-16-le, …).")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
-        if b"\0" in head:
-            raise SourceError(
-                f"{name} has zero bytes in it: it is not text, or of an encoding that must be named (--encoding utf-16-le, …)."
-            )
-        return "utf-8", None
     except UnicodeDecodeError:
         return "cp1252", "encoding cp1252 (Windows), since it is not UTF-8"
+    return "utf-8", None
 
 
 def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> Dialect:
@@ -123,7 +122,7 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
     notes: list[str] = []
     skip, delimiter = options.skip_rows or 0, options.delimiter
     if skip >= len(lines) or not any(line.strip() for line in lines[skip:]):
-        raise SourceError(f"{name} is empty." if not skip else f"{name} has nothing after the first {skip} lines.")
+        raise EmptySourceError(f"{name} is empty." if not skip else f"{name} has nothing after the first {skip} lines.")
     if options.skip_rows is None and re.fullmatch(r"sep=.", lines[0].strip(), re.IGNORECASE):
         skip, delimiter = 1, delimiter or lines[0].strip()[4]
     comment = _comment(lines[skip:], options.comment)
@@ -165,11 +164,13 @@ def _delimiter(lines: list[str], usual: str) -> str:
     """The one that cuts most lines into equally many cells, most of them numbers."""
     best, score = usual, (-1.0, 0.0, False)
     for candidate in (",", ";", "\t", "|", WHITESPACE):
-        tables = [split(line, candidate) for line in lines[:100]]
-        count, times = Counter(map(len, tables)).most_common(1)[0]
+        tables = [split(line[:_PREFIX], candidate) for line in lines[:100]]
+        counts = [len(table) if len(line) <= _PREFIX else line.count(candidate) + 1 for table, line in zip(tables, lines, strict=False)]
+        count, times = Counter(counts).most_common(1)[0]
         if count < 2:
             continue
-        cells = [cell for row in tables[1:] or tables for cell in row if len(row) == count]
+        kept = [row for row, found in zip(tables, counts, strict=True) if found == count]
+        cells = [cell for row in kept[1:] or kept for cell in row[:_CELLS]]
         numbers = sum(is_number(cell) or (candidate != "," and is_number(cell, ",")) or cell in NA for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:

@@ -31,6 +31,10 @@ class UnknownSourceError(SourceError):
     """Something that cannot be told to be a source at all, or options that do not fit it."""
 
 
+class EmptySourceError(SourceError):
+    """A file with nothing in it."""
+
+
 class BadRow(NamedTuple):
     """A row that cannot be used."""
 

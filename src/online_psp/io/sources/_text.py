@@ -15,9 +15,10 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import PIECE, Pieces, compression, decompressed, pieces_of
 from online_psp.io.sources._cells import Table, parse
+from online_psp.io.sources._chunks import ENOUGH_FOR_THREADS
 from online_psp.io.sources._columns import Choice, choose, unique
 from online_psp.io.sources._identity import HeadPrint, Print
-from online_psp.io.sources._lines import Batch, Lines, transcoded
+from online_psp.io.sources._lines import Batch, Lines, too_long, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import Dialect, encoding_of, sniff
@@ -75,6 +76,11 @@ class Feed:
         return decompressed(itertools.chain([head] if head else [], raw), self.kind, self.name)
 
 
+def longest_line(options: Options) -> int:
+    """Bytes that a line may have: split into cells, it takes many times that."""
+    return max(PIECE, options.max_memory // 64)
+
+
 def open_text(feed: Feed, options: Options, usual: str) -> Source:
     """Rows of numbers in text.
 
@@ -83,7 +89,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     usual : str
         The delimiter that the file's name suggests.
     """
-    head, whole = _head(feed)
+    head, whole = _head(feed, longest_line(options))
     encoding, note = encoding_of(head, options.text.encoding, feed.name, whole)
     dialect = replace(sniff(_sample(head, encoding, feed, whole), options.text, feed.name, usual), encoding=encoding)
     notes = dialect.notes + ([note] if note else [])
@@ -117,23 +123,23 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     return source
 
 
-def _head(feed: Feed) -> tuple[bytes, bool]:
-    """The first bytes, and whether they are all. Of a pipe, two lines: more may be long in coming."""
-    head, enough = b"", SAMPLE_BYTES if feed.place is not None else 0
-    pieces = feed.clear()
-    for piece in pieces:
+def _head(feed: Feed, limit: int) -> tuple[bytes, bool]:
+    """The first bytes, and whether they are all: some lines of a file, and two of a pipe, where more may be long in coming."""
+    head = bytearray()
+    enough, lines = (SAMPLE_BYTES, 4) if feed.place is not None else (0, 2)
+    for piece in feed.clear():
         head += piece or b""
         if feed.place is None and piece:
             feed.seen.append(piece)
-        if len(head) >= enough and (feed.place is not None or _lines_of_content(head) >= 2):
-            return head, False
-        if len(head) > SAMPLE_BYTES and feed.place is None:
-            return head, False
-    return head, True
+        if len(head) >= enough and (_lines_of_content(head) >= lines or len(head) > 4 * limit):
+            return bytes(head), False
+        if len(head) > limit and b"\n" not in head and b"\r" not in head:
+            raise too_long(feed.name, 1, limit)
+    return bytes(head), True
 
 
-def _lines_of_content(head: bytes) -> int:
-    lines = head.replace(b"\r", b"\n").split(b"\n")[:-1]
+def _lines_of_content(head: bytearray) -> int:
+    lines = bytes(head).replace(b"\r", b"\n").split(b"\n")[:-1]
     return sum(bool(line.strip()) and not line.lstrip().startswith((b"#", b"%")) for line in lines)
 
 
@@ -144,8 +150,10 @@ def _sample(head: bytes, encoding: str, feed: Feed, whole: bool) -> list[str]:
         lines.pop()  # cut anywhere
     if feed.place is None:
         content = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(("#", "%"))]
-        lines = lines[: content[1] + 1] if len(content) > 1 else lines
-    return lines[:SAMPLE_LINES]
+        return lines[: content[1] + 1] if len(content) > 1 else lines
+    sizes = list(itertools.accumulate(len(line) for line in lines))
+    within = sum(size <= SAMPLE_BYTES for size in sizes)
+    return lines[: min(SAMPLE_LINES, max(4, within))]
 
 
 def _names(dialect: Dialect, notes: list[str]) -> list[str] | None:
@@ -259,7 +267,7 @@ class _Reader:
         if self.stream is not None:
             return self.stream
         feed, dialect = self.feed, self.table.dialect
-        limit = max(PIECE, self.options.max_memory // 8)
+        limit = longest_line(self.options)
         self.stamp = _stamp(feed.place.path) if feed.place is not None and feed.place.path is not None else None
         text = transcoded(feed.clear(), dialect.encoding, feed.name)
         comment = dialect.comment.encode() if dialect.comment else None
@@ -283,10 +291,14 @@ class _Reader:
                 elif deadline is not None:
                     yield None, empty
             return
-        yield from _ahead(lines.batches(start, size), lambda batch: parse(batch, self.table, lines.quotes))
+        batches = (batch for batch in lines.batches(start, size) if batch is not None)
+        if self.options.max_memory < ENOUGH_FOR_THREADS:
+            yield from ((batch, parse(batch, self.table, lines.quotes)) for batch in batches)
+        else:
+            yield from _ahead(batches, lambda batch: parse(batch, self.table, lines.quotes))
 
 
-def _ahead(batches: Iterator[Batch | None], work: Callable[[Batch], Chunk]) -> Iterator[tuple[Batch, Chunk]]:
+def _ahead(batches: Iterator[Batch], work: Callable[[Batch], Chunk]) -> Iterator[tuple[Batch, Chunk]]:
     """Parse batches in threads, a few ahead; numbers are parsed without the interpreter's lock."""
     waiting: deque[tuple[Batch, Future[Chunk]]] = deque()
     failed: Exception | None = None
@@ -295,7 +307,7 @@ def _ahead(batches: Iterator[Batch | None], work: Callable[[Batch], Chunk]) -> I
             while True:
                 try:
                     batch = next(batches, None)
-                except Exception as error:  # after what came before it
+                except Exception as error:  # to be raised after what came before it
                     batch, failed = None, error
                 if batch is not None:
                     waiting.append((batch, pool.submit(work, batch)))

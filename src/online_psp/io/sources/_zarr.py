@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from online_psp.io.sources._hdf5 import from_group, missing_chunks
@@ -28,6 +30,8 @@ def open_zarr(place: Place, options: Options) -> Source:
         import zarr
     except ImportError:
         raise MissingExtraError(f"Reading {place.name} needs zarr: pip install 'online-psp[zarr]'.") from None
+    if place.path is not None:
+        _check_stored(place.path, (options.member or "X").strip("/"), place.name)
     where: Any = str(place.path) if place.path is not None else place.name
     try:
         opened: Any = zarr.open(where, mode="r")
@@ -48,6 +52,26 @@ def open_zarr(place: Place, options: Options) -> Source:
         raise SourceError(f"{place.name} is not a Zarr array or group ({type(error).__name__}: {reason(error)}).") from None
     found = from_group(opened, place.name, tables, options, default)
     return replace(found, warnings=[*found.warnings, *warnings])
+
+
+def _check_stored(root: Path, member: str, name: str) -> None:
+    """Look at the codecs in the files themselves, before any library does."""
+    for folder in (root, *(root / member / part for part in ("", "data", "indices", "indptr"))):
+        for file in (folder / ".zarray", folder / "zarr.json"):
+            if not file.is_file():
+                continue
+            try:
+                metadata = json.loads(file.read_bytes())
+            except (ValueError, OSError, RecursionError) as error:
+                raise SourceError(f"{name} is not a Zarr array or group ({file.name}: {reason(error)}).") from None
+            if isinstance(metadata, dict):
+                _refuse(_codecs(metadata), name)
+
+
+def _refuse(codecs: list[str], name: str) -> None:
+    for codec in codecs:
+        if codec.removeprefix("numcodecs.") not in CODECS:
+            raise SourceError(f"{name} is stored with the codec {codec!r}, which is not run here; write it again with zstd, blosc or gzip.")
 
 
 def _whole(array: Any, name: str, options: Options) -> Source:
@@ -74,9 +98,7 @@ def _checked(group: Any, member: str, path: str) -> list[str]:
 
 def check_codecs(array: Any, name: str) -> None:
     """Refuse an array with a codec that is not on the list, before anything of it is decoded."""
-    for codec in _codecs(array.metadata.to_dict()):
-        if codec.removeprefix("numcodecs.") not in CODECS:
-            raise SourceError(f"{name} is stored with the codec {codec!r}, which is not run here; write it again with zstd, blosc or gzip.")
+    _refuse(_codecs(array.metadata.to_dict()), name)
 
 
 def _codecs(metadata: Any) -> list[str]:
