@@ -111,7 +111,7 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
 
         own = inspect.signature(command, eval_str=True)
         kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values() if each.name not in tables]
-        added = [_parameter(name, option) for table in tables.values() for name, option in table.items()]
+        added = [_parameter(name, option, _PANELS[group]) for group, table in tables.items() for name, option in table.items()]
         run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in (*kept, *added)}
         return run
@@ -119,6 +119,9 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
     return decorate
 
 
-def _parameter(name: str, option: Option) -> inspect.Parameter:
-    found = typer.Option(*option.flags, min=option.least, help=option.help, show_default=False)
+_PANELS = {"settings": "Model", "feeding": "Feeding rows", "reading": "Reading files"}
+
+
+def _parameter(name: str, option: Option, panel: str) -> inspect.Parameter:
+    found = typer.Option(*option.flags, min=option.least, help=option.help, show_default=False, rich_help_panel=panel)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[option.kind | None, found])
