@@ -134,3 +134,21 @@ def test_a_lost_worker_is_an_error_and_not_a_hang() -> None:
         client.retire_workers([fsm._workers.addresses[1]])
         with pytest.raises(RuntimeError, match="is gone, and its columns with it"):
             fsm.fit_block(da.from_array(X, chunks=(100, 300)))
+
+
+@pytest.mark.parametrize("kind", ["array", "dask", "read-out"])
+def test_a_lost_worker_is_a_sentence(kind: str) -> None:
+    """The columns that it held are gone: said so, with its address, and no error of Dask's."""
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        X = wide(300)
+        fsm = ColumnFSM(6, client=client)
+        fsm.fit_block(X[:200])
+        address = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+        client.retire_workers([address])
+        rows: Any = da.from_array(X[200:], chunks=(50, 40)) if kind == "dask" else X[200:]
+        attempt: Any = fsm.get_components if kind == "read-out" else lambda: fsm.fit_block(rows)
+        with pytest.raises(RuntimeError, match=f"Worker {address} is gone, and its columns with it; the fit must be begun anew"):
+            attempt()
