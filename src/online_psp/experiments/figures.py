@@ -11,8 +11,9 @@ from types import MappingProxyType
 import numpy as np
 
 from online_psp.datasets import KNOWN
+from online_psp.experiments.baselines import BASELINES
 from online_psp.experiments.records import Curve, Experiment, RealData, Record, SpikedData, Timing, moments
-from online_psp.experiments.timing import TIMED, WAYS
+from online_psp.experiments.timing import WAYS
 
 IPCA = Curve("IPCA", "ipca")
 CCIPCA = Curve("CCIPCA", "ccipca")
@@ -51,7 +52,7 @@ def fig1(quick: bool = False, seed: int = 0) -> list[Record]:
         runs, budget = 10, 30.0
     records: list[Record] = []
     for D, several in sizes.items():
-        for K, algorithm, way in product(several, TIMED, WAYS):
+        for K, algorithm, way in product(several, BASELINES, WAYS):
             records.append(Timing("fig1", algorithm, way, D, K, rho=2e-3, gamma=2.0, runs=runs, samples=10, seed=seed, budget=budget))
     return records
 

@@ -157,7 +157,7 @@ class Timing:
     Attributes
     ----------
     way : str
-        "published" (the paper's equations in NumPy, a sample at a time), "fit_next" or "fit_block".
+        "published" (the published update, a sample at a time, in place: `online_psp.experiments.baselines`), "fit_next" or "fit_block".
     runs, samples : int
         How often, and how many samples a time. `fit_next` and `fit_block` take whole blocks, so that deferred work is counted.
     budget : float
