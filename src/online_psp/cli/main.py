@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from online_psp.cli.bench import bench
-from online_psp.cli.datasets import datasets
-from online_psp.cli.experiments import evaluate, reproduce
+from online_psp.cli.experiments import datasets, evaluate, leaderboard, reproduce
 from online_psp.cli.fit import fit
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
@@ -81,7 +80,8 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
 
 app.command()(reproduce)
 app.command()(evaluate)
-app.command()(datasets)
+app.command()(leaderboard)
+app.add_typer(datasets, name="datasets")
 app.command()(bench)
 
 

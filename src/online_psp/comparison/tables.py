@@ -10,7 +10,7 @@ from online_psp.comparison.methods import LOOP, MEMORY, OURS
 from online_psp.comparison.peers.packages import INSTALL, river_note, version
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result
-from online_psp.experiments.report import machine
+from online_psp.experiments.provenance import machine
 from online_psp.experiments.tables import Table, number
 
 if TYPE_CHECKING:
