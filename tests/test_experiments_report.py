@@ -243,11 +243,15 @@ def app() -> typer.Typer:
         (["reproduce", "fig2", "-a", "nowhere:Thing"], "cannot be imported"),
     ],
 )
-def test_commands_say_what_is_wrong_without_a_traceback(arguments: list[str], message: str) -> None:
+def test_commands_say_what_is_wrong_without_a_traceback(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app(), [*arguments, "--jobs", "1"])
     assert result.exit_code == 1
     assert message in " ".join(result.output.split())
     assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 
 def test_datasets_lists_all_that_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -300,12 +300,12 @@ def _run(
     records: Sequence[Experiment], path: Path, bench: Workbench, builders: Mapping[str, Any], plan: Plan, scratch: Path, progress: bool
 ) -> list[Row]:
     """Those that another process can import in processes of their own, the others here; rows in the order of the records."""
+    how = Isolation(scratch, plan.timeout, plan.jobs)
     apart = [record for record in records if plan.isolate and record.curve.algorithm not in builders]
     here = [record for record in records if record not in apart]
     if not plan.resume:
         read_rows(path)  # a file of something else is not overwritten
         write_rows(path, ())
-    how = Isolation(scratch, plan.timeout, plan.jobs)
     found = run(apart, path, bench=bench, isolation=how, progress=progress) if apart else []
     found += run(here, path, bench=bench, progress=progress) if here else []
     order = {record.key: number for number, record in enumerate(records)}

@@ -48,11 +48,13 @@ class Isolation:
     timeout: float | None = None
     jobs: int = 1
 
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"The timeout must be more than 0 seconds; got {self.timeout:g}.")
+
 
 def run_isolated(records: Sequence[Experiment], bench: Workbench, how: Isolation) -> Iterator[tuple[Experiment, Outcome]]:
     """Run records, those of one curve in one process; what each gave, as the processes end."""
-    if how.timeout is not None and not how.timeout > 0:
-        raise ValueError(f"The timeout must be more than 0 seconds; got {how.timeout:g}.")
     stored = {record.key: _store(record, bench, how.folder) for record in records}
     by_curve: dict[Any, list[Experiment]] = {}
     for record in records:

@@ -219,9 +219,9 @@ def reproduce(
         What to type to get this again, for the report.
     """
     out, scope = Path(out), scope or Scope()
-    out.mkdir(parents=True, exist_ok=True)
     for curve in scope.algorithms:
         resolve(curve.algorithm)  # so that what cannot be imported is said before anything runs
+    out.mkdir(parents=True, exist_ok=True)
     planned = plan(scope, data_home)
     left_out = _without_data(names, planned, data_home)
     prefix = scope.prefix
