@@ -294,5 +294,5 @@ def test_state_does_not_grow_with_the_stream(name: str) -> None:
             model.fit_next(x)
         sizes.append(held(vars(model), set()))
     assert len(set(sizes[1:])) == 1, f"bytes held after each 205 rows: {sizes}"
-    bound = 8 * (K + model.open_rows) * D + 8 * 6 * (K + model._held_rows) ** 2
+    bound = 8 * (K + model.open_capacity) * D + 8 * 6 * (K + 2 * model.block_rows + model.open_capacity) ** 2
     assert sizes[-1] <= bound, f"{sizes[-1]} bytes held, at most {bound} expected: (K + b) D and small arrays"

@@ -37,7 +37,7 @@ def test_rows_in_partitions_are_the_rows_of_one_stream() -> None:
     single, batch = OnlinePCA(5).fit(X), PCA(5).fit(X)
     template = OnlinePCA(5)
     model = distributed.fit(template, da.from_array(X, chunks=(1000, 50)))
-    assert not hasattr(template, "_stream")
+    assert not template.__sklearn_is_fitted__()
     assert model.n_samples_seen_ == 4000
     assert np.allclose(model.mean_, X.mean(axis=0), atol=1e-12)
     assert model.explained_variance_ == pytest.approx(batch.explained_variance_, rel=0.01)

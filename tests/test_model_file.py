@@ -125,7 +125,7 @@ def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.transform(frame), model.transform(frame))
     new = OnlinePCA(7)
     new.save(tmp_path / "new.psp")
-    assert not hasattr(OnlinePCA.load(tmp_path / "new.psp"), "_stream")
+    assert not OnlinePCA.load(tmp_path / "new.psp").__sklearn_is_fitted__()
 
 
 def test_functions_are_not_stored_but_asked_for(tmp_path: Path) -> None:
@@ -133,23 +133,15 @@ def test_functions_are_not_stored_but_asked_for(tmp_path: Path) -> None:
         return 1.0 / (t + 9.0)
 
     X = rows(60, 50)
-    fsm = FSM(3, 50, learning_rate=rate, beta=rate)
-    pca = OnlinePCA(2, learning_rate=rate, oversample=1)
-    model: Any
-    for model in (fsm, pca):
-        feed(model, X[:40], "block")
-        model.save(tmp_path / "m.psp")
-        with pytest.raises(ModelFileError, match="pass learning_rate= when loading"):
-            type(model).load(tmp_path / "m.psp")
-        loaded: Any = (
-            FSM.load(tmp_path / "m.psp", learning_rate=rate, beta=rate)
-            if model is fsm
-            else OnlinePCA.load(tmp_path / "m.psp", learning_rate=rate)
-        )
-        feed(model, X[40:], "block")
-        feed(loaded, X[40:], "block")
-        one, two = (each.get_components() if model is fsm else each.components_ for each in (model, loaded))
-        assert one.tobytes() == two.tobytes()
+    model = FSM(3, 50, learning_rate=rate, beta=rate)
+    feed(model, X[:40], "block")
+    model.save(tmp_path / "m.psp")
+    with pytest.raises(ModelFileError, match="pass learning_rate= when loading"):
+        FSM.load(tmp_path / "m.psp")
+    loaded = FSM.load(tmp_path / "m.psp", learning_rate=rate, beta=rate)
+    feed(model, X[40:], "block")
+    feed(loaded, X[40:], "block")
+    assert model.get_components().tobytes() == loaded.get_components().tobytes()
     FSM(3, 50).save(tmp_path / "m.psp")
     with pytest.raises(ModelFileError, match="without a function as learning_rate"):
         FSM.load(tmp_path / "m.psp", learning_rate=rate)
@@ -176,7 +168,7 @@ def test_it_is_a_safetensors_file(tmp_path: Path) -> None:
     OnlinePCA(3).fit(rows(50, 8)).save(tmp_path / "m.psp")
     with safe_open(tmp_path / "m.psp", "numpy") as file:
         header = json.loads(file.metadata()["online-psp"])
-        assert file.get_tensor("mean").shape == (8,)
+        assert file.get_tensor("stream.moments.mean").shape == (8,)
     assert header["format"] == "online-psp-model"
     assert header["version"] == 1
 

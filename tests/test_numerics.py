@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, CCIPCA, FSM, SM
-from online_psp.engine.blocks import least_scale
+from online_psp.engine.store import least_scale
 from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, options, reference_run, sized, spiked
@@ -128,7 +128,7 @@ def test_many_components_in_single_precision_raise_no_false_alarm(cls: Any, monk
     alarms.clear()
     for start in range(K + 100, len(X), 50):
         model.fit_block(X[start : start + 50])
-    condition = np.linalg.cond(model._M)
+    condition = np.linalg.cond(model.state().running.M)
     assert condition * model.floor < 0.01, "the data are harmless"
     assert not alarms, f"an eigenproblem at samples {alarms} for a condition number of {condition:.0f}"
 
@@ -156,10 +156,10 @@ def test_the_scale_kept_aside_is_taken_in_before_it_vanishes(cls: Any, dtype: An
     whole.fit_block(X)
     for x in X:
         single.fit_next(x)
-    assert left < least_scale(np.dtype(dtype)) < min(whole._block.s, single._block.s)
+    assert left < least_scale(np.dtype(dtype)) < min(model.state().running.s for model in (whole, single))
     error = subspace_error(whole.get_components(), single.get_components())
     assert error < 1e5 * np.finfo(dtype).eps, f"blocks and single samples are {error:.1e} apart"
-    expected = np.linalg.solve(whole._M, whole.W @ X[0])
+    expected = np.linalg.solve(whole.state().running.M, whole.W @ X[0])
     np.testing.assert_allclose(
         whole.fit_next(X[0]), expected, rtol=0, atol=1e-9 if dtype is np.float64 else 1e-5, err_msg="W holds the scale"
     )

@@ -54,7 +54,7 @@ def wide(n: int = 1500, D: int = 120, K: int = 5, seed: int = 0) -> Floats:
 
 
 def streaming(model: OnlinePCA) -> bool:
-    return model._stream.exact is None
+    return not model.exact_
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,7 +109,7 @@ def test_any_cut_of_the_stream_gives_the_same_model(name: str, cuts: list[int], 
     for start, stop in itertools.pairwise(edges):
         if start < stop <= 400 - single:
             cut.partial_fit(X[start:stop])
-    for x in X[cut.n_samples_seen_ if hasattr(cut, "_stream") else 0 :]:
+    for x in X[cut.n_samples_seen_ if cut.__sklearn_is_fitted__() else 0 :]:
         cut.fit_next(x)
     assert streaming(cut)
     assert cut.n_samples_seen_ == 400
@@ -268,13 +268,13 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
     model = OnlinePCA(4)
     if seen:
         model.partial_fit(X[:seen])
-    before = pickle.dumps(model.__dict__.get("_stream"))
+    before = pickle.dumps(model)
     bad = X[:50].copy()
     bad[7, 3] = np.nan
     for rows, error in ((bad, ValueError), (X[:, :7] if seen else X[:, :0], ValueError), (np.full((3, 120), "a"), ValueError)):
         with pytest.raises(error):
             model.partial_fit(rows)
-        assert pickle.dumps(model.__dict__.get("_stream")) == before
+        assert pickle.dumps(model) == before
     with pytest.raises(ValueError, match="weight"):
         model.partial_fit(X[:3], sample_weight=[1.0, -1.0, 1.0])
 
@@ -287,7 +287,12 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
         ({"n_components": 121}, "not be larger than the number of features, 120; got 121"),
         ({"algorithm": "magic"}, "one of fsm, sm, ipca, ccipca; got 'magic'"),
         ({"oversample": -1}, "oversample must be a whole number, 0 or more; got -1"),
-        ({"gamma": 0.0}, "gamma must be positive"),
+        ({"block_size": 0}, "block_size must be a whole number, 1 or more, or 'auto'; got 0"),
+        ({"n_components": "mle"}, "n_components must be a whole number, a share of the variance such as 0.95, or None; got 'mle'"),
+        ({"half_life": 0}, "half_life must be positive and finite, or None; got 0"),
+        ({"half_life": float("nan")}, "half_life must be positive and finite, or None; got nan"),
+        ({"max_rank": 0}, "max_rank must be a whole number, 1 or more; got 0"),
+        ({"dtype": "int8"}, "dtype must be float32, float64 or None; got 'int8'"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from online_psp import ALGORITHMS, OnlinePCA
-from online_psp.engine.sparse import Centre, SparseGramBlock, SparseRows
+from online_psp import ALGORITHMS, FSM, OnlinePCA
+from online_psp.engine.moments import Sums
+from online_psp.engine.rows import SparseRows
+from online_psp.engine.sparse_store import SparseStore
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES
 
@@ -51,7 +53,7 @@ def test_the_same_model_as_from_dense_rows(name: str, center: bool, index: Any) 
     for start in (0, 5, 100, 101, 500):
         stop = {0: 5, 5: 100, 100: 101, 101: 500, 500: 900}[start]
         model.partial_fit(X[start:stop])
-    assert model._stream.exact is None
+    assert not model.exact_
     assert model.n_samples_seen_ == 900
     assert distance(model, dense) < 1e-9
     assert np.allclose(model.transform(X), dense.transform(X.toarray()), atol=1e-7)
@@ -90,7 +92,7 @@ def test_few_features_stay_exact(name: str) -> None:
     dense = OnlinePCA(8, algorithm=name).fit(X.toarray())
     for center in (True, False):
         model = OnlinePCA(8, algorithm=name, center=center).partial_fit(X[:300]).partial_fit(X[300:])
-        assert model._stream.exact is not None
+        assert model.exact_
         assert distance(model, OnlinePCA(8, algorithm=name, center=center).fit(X.toarray())) < 1e-9
     mixed = OnlinePCA(8, algorithm=name).partial_fit(X[:300]).partial_fit(X[300:600].toarray()).partial_fit(X[600:])
     assert distance(mixed, dense) < 1e-9
@@ -151,44 +153,62 @@ def test_the_algorithms_take_sparse_blocks(name: str) -> None:
     assert pickle.dumps(one) == before
 
 
-def test_forgetting_does_not_exhaust_the_scale_kept_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rate", [0.02, 0.3])
+def test_forgetting_does_not_exhaust_the_scale_kept_aside(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     X = counts(3000, seed=4)
-    dense, model = (OnlinePCA(3, learning_rate=lambda t: 0.02) for _ in range(2))
-    with monkeypatch.context() as patched:
-        patched.setattr("online_psp.engine.sparse.least_scale", lambda dtype: 1e-10)
-        assert distance(model.fit(X), dense.fit(X.toarray())) < 1e-9
-    assert 0.98**3000 < 1e-10 < model._stream.model._block.s  # it was taken into V on the way
-    long = OnlinePCA(3, learning_rate=lambda t: 0.3).fit(X)
-    assert 0.7**2900 < 1e-100 < long._stream.model._block.s
-    assert np.allclose(long.components_ @ long.components_.T, np.eye(3), atol=1e-10)
+    dense, model = (FSM(3, learning_rate=lambda t: rate) for _ in range(2))
+    monkeypatch.setattr("online_psp.engine.sparse_store.least_scale", lambda dtype: 1e-10)
+    model.fit_block(X)
+    dense.fit_block(X.toarray())
+    assert (1 - rate) ** 2900 < 1e-20, "the scale would be far below the least one by now"
+    assert subspace_error(model.get_components(), dense.get_components()) < (1e-9 if rate < 0.1 else 1e-5)
 
 
-def test_only_the_columns_that_occur_move() -> None:
-    X = counts()
-    X = sparse.hstack([X, sparse.csr_array((900, 200))], format="csr")
-    model = OnlinePCA(4).fit(X[:500])
-    block = model._stream.model._block
-    assert isinstance(block, SparseGramBlock)
-    before = block.V.copy()
-    model.partial_fit(X[500:520])
+@pytest.mark.parametrize("matrix", [False, True])
+def test_only_the_columns_that_occur_move(matrix: bool) -> None:
+    X = sparse.hstack([counts(), sparse.csr_array((900, 200))], format="csr")
+    rng = np.random.default_rng(0)
+    store = SparseStore(rng.standard_normal((6, 500)), None)
+    before, rows = store.V.copy(), SparseRows(X[500:520])
+    store.compress(rows)
+    C = rng.standard_normal((6, 20))
+    if matrix:
+        store.move(np.eye(6) + 0.1 * rng.standard_normal((6, 6)), C)
+    else:
+        store.add(0.9, C)
     touched = np.zeros(500, dtype=bool)
     touched[X[500:520].indices] = True
-    assert np.array_equal(np.any(before != block.V, axis=1), touched)
+    assert np.array_equal(np.any(before != store.V, axis=1), touched)
 
 
-def test_what_is_followed_through_the_blocks_does_not_drift() -> None:
+@pytest.mark.parametrize("matrix", [False, True])
+def test_a_basis_kept_implicitly_is_the_dense_one(matrix: bool) -> None:
     X = counts(4000, seed=2)
     rng = np.random.default_rng(0)
-    centre = Centre(rng.standard_normal(300), 10.0, 0.0)
-    block = SparseGramBlock(rng.standard_normal((6, 300)), centre)
+    sums = Sums(rng.standard_normal(300), 10.0)
+    B = rng.standard_normal((6, 300))
+    store, mean, total = SparseStore(B, sums), sums.mean, 10.0
     for start in range(0, 4000, 40):
-        block.load(SparseRows(X[start : start + 40], np.ones(40), centre))
-        block._entries = 0  # no refresh
-        block.expand(0.9, 0.01 * rng.standard_normal((6, 40)))
-    WS, square = block.WS, block.square
-    block._refresh()
-    assert np.allclose(WS, block.WS, rtol=1e-10, atol=1e-12 * np.abs(WS).max())
-    assert square == pytest.approx(block.square, rel=1e-12)
+        rows = X[start : start + 40].toarray()
+        centred = np.empty_like(rows)
+        for i, row in enumerate(rows):
+            centred[i] = np.sqrt(total / (total + 1)) * (row - mean)
+            mean, total = mean + (row - mean) / (total + 1), total + 1
+        P, G = store.compress(SparseRows(X[start : start + 40], np.ones(40), sums))
+        np.testing.assert_allclose(P, centred @ B.T, atol=1e-8 * np.abs(P).max())
+        np.testing.assert_allclose(np.tril(G), np.tril(centred @ centred.T), atol=1e-8 * np.abs(G).max())
+        A, C = 0.9 * np.linalg.qr(rng.standard_normal((6, 6)))[0], 0.01 * rng.standard_normal((6, 40))
+        if matrix:
+            store.move(A, C)
+            B = A @ B + C @ centred
+        else:
+            store.add(0.9, C)
+            B = 0.9 * B + C @ centred
+    np.testing.assert_allclose(store.read(), B, atol=1e-9 * np.abs(B).max())
+    followed, square = store.BS, store.square
+    store.refresh()
+    np.testing.assert_allclose(followed, store.BS, rtol=1e-8, atol=1e-10 * np.abs(followed).max())
+    assert square == pytest.approx(store.square, rel=1e-12)
 
 
 def test_memory_is_that_of_the_basis() -> None:

@@ -9,13 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM
+    from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM, BlockPCA
     from online_psp.pca import OnlinePCA
 
 __version__ = "0.1.0"
 
 _HOME = {
     "ALGORITHMS": "algorithms",
+    "BlockPCA": "algorithms",
     "CCIPCA": "algorithms",
     "FSM": "algorithms",
     "IPCA": "algorithms",
@@ -23,7 +24,7 @@ _HOME = {
     "SM": "algorithms",
 }
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "OnlinePCA", "__version__"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "OnlinePCA", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms.block import BlockPCA
 from online_psp.algorithms.ccipca import CCIPCA
 from online_psp.algorithms.fsm import FSM
 from online_psp.algorithms.ipca import IPCA
 from online_psp.algorithms.sm import SM
 
-ALGORITHMS = {"fsm": FSM, "sm": SM, "ipca": IPCA, "ccipca": CCIPCA}
+ALGORITHMS: dict[str, Any] = {"fsm": FSM, "sm": SM, "ipca": IPCA, "ccipca": CCIPCA, "block": BlockPCA}
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "StreamingAlgorithm"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "StreamingAlgorithm"]

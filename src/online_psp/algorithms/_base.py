@@ -1,50 +1,71 @@
-"""What the four algorithms share: the start, the checks, and the walk from rows to blocks."""
+"""What all algorithms share: the public interface, the start, the checks, the lock, the state, and the walk from rows to blocks."""
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, qr
-from scipy.sparse import issparse
 
-from online_psp.algorithms._checks import as_real, check_count, check_finite, finite_gram, not_finite
-from online_psp.engine.arrays import ForeignRows, namespace_of
 from online_psp.engine.blas import matmul
-from online_psp.engine.blocks import Block, sum_of_squares
+from online_psp.engine.checks import as_real, check_count, checked_step, checked_steps, finite_gram, not_finite, sum_of_squares
 from online_psp.engine.frames import forward_substitute
-from online_psp.engine.sizes import FixedCost
-from online_psp.engine.sparse import SparseRows, checked_rows
-from online_psp.engine.state import WritableState
+from online_psp.engine.libraries import Library
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, as_rows
+from online_psp.engine.sizes import GRAM_AHEAD, FixedCost
 from online_psp.engine.types import Array, Floats, Rate
 
 BlockSize: TypeAlias = int | Literal["auto"]
-BlockT = TypeVar("BlockT", bound=Block)
 
-_MOST_AHEAD = 1 << 21  # inner products that are kept at once: 16 MB
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
-class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
+class KeptRows(NamedTuple):
+    """The first rows, until there are K, and the triangular factor of their Gram matrix."""
+
+    rows: Annotated[Array, "t", "D"]
+    factor: Annotated[Floats, "t", "K", "infinite"]
+
+
+class State(NamedTuple):
+    """Everything that an algorithm has learned; with its options it is the algorithm, and goes on bit for bit."""
+
+    t: int
+    """Samples seen."""
+    kept: KeptRows | None
+    """Before the start."""
+    running: Any
+    """After it: the state in the algorithm's own letters, of its class's `Running`."""
+
+
+class StreamingAlgorithm(ABC):
     """The paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
 
     Until K rows have arrived they are kept as they are, and the answers are exact for them. The K-th row starts the algorithm from the thin
     QR basis of those rows, and all of them are then fed.
+
+    One thread at a time learns or reads; others wait for it. Reading changes nothing.
     """
 
-    #: Whether there is a block for arrays of other libraries; where there is none, they are taken to NumPy.
-    _foreign: ClassVar[bool] = False
+    #: The state once the algorithm has started: a NamedTuple.
+    Running: ClassVar[type[Any]]
+    #: The callables that give step sizes, in the order in which `_rates` returns them.
+    rate_names: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    #: Other options of the class, all numbers.
+    option_names: ClassVar[tuple[str, ...]] = ()
+    #: The largest step that makes sense.
+    most_step: ClassVar[float] = BELOW_ONE
+    #: Whether arrays of other libraries stay where they are; otherwise they are taken to NumPy.
+    takes_arrays: ClassVar[bool] = False
     #: What a block costs, for the choice of its size.
     _cost: ClassVar[FixedCost]
-    #: How many kinds of step size there are.
-    _kinds: ClassVar[int] = 1
-    #: Names of options that `repr` shows.
-    _options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
         self.K = check_count(K, "K")
@@ -57,9 +78,12 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         self.D: int | None = None
         self.t = 0
         """Samples seen."""
-        self._kept: Array | None = None  # the first rows, until there are K
-        self._block: BlockT | None = None
-        self._steps: Floats = np.zeros((self._kinds, 0))  # of the samples of the block in hand
+        self.learning_rate: Rate | None = None
+        self._lock = threading.RLock()
+        self._kept: Array | None = None
+        self._kept_factor: Floats = np.zeros((0, 0))
+        self._started = False
+        self._library: Library | None = None  # of the last rows, where they were not NumPy's
         if D is not None:
             self.D = self._check_features(check_count(D, "D"))
 
@@ -69,31 +93,70 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
     def _begin(self, basis: Array) -> None:
         """Start from `basis` (K×D, orthonormal rows)."""
 
+    @classmethod
+    @abstractmethod
+    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
+        """A model that stands where one of these K orthonormal directions (K, D), with these variances, would stand."""
+
+    @staticmethod
+    def positive(variances: Floats, dtype: Any) -> Floats:
+        """Variances that an algorithm can divide by: the smallest are raised to what rounding would make of them."""
+        return np.maximum(variances, max(np.finfo(dtype).eps * float(variances[0]), float(np.finfo(np.float64).tiny)))
+
+    @classmethod
+    def steps_of(cls, shares: Floats) -> Floats:
+        """Step sizes, (n,), of samples with these shares in a weighted average of all samples."""
+        return shares
+
     @abstractmethod
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
-        """The step sizes of samples t+1 … t+n, one array for each kind that the algorithm has."""
+        """The step sizes of samples t+1 … t+n, one array for each of `rate_names`."""
 
     @abstractmethod
     def _take_open(self, row: Array, step: float | None) -> Array:
         """Learn from one sample, dense and of the right length, with the scheduled step size or a given one; returns its output."""
 
     @abstractmethod
-    def _recur(self, first: int, last: int) -> Floats:
-        """Take samples `first` … `last`−1 of the block in hand, with the step sizes in `_steps`; returns their outputs, (last−first, K)."""
+    def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
+        """Learn from a block; returns its outputs, (n, K)."""
+
+    @abstractmethod
+    def _open_samples(self) -> int:
+        """Samples that the basis has not taken in yet."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Bring the basis up to date with the block in hand."""
+        """Bring the basis up to date with the open samples."""
+
+    @abstractmethod
+    def _use_store_for(self, rows: AnyRows) -> None:
+        """Keep the basis in a place that takes such rows; nothing is open."""
 
     @abstractmethod
     def _raw_basis(self) -> Array:
-        """(K, D) rows that span the subspace, best known directions first where the algorithm orders them."""
+        """(K, D) rows that span the subspace, best known directions first where the algorithm orders them; nothing is open."""
 
     @abstractmethod
     def _covariance_within(self, R: Floats) -> Floats:
-        """(K, K) covariance of the data in the orthonormal basis Q, where the raw basis, as columns, is ``Q R``."""
+        """(K, K) covariance of the data in the orthonormal basis Q, where the raw basis, as columns, is ``Q R``; nothing is open."""
 
-    # The public interface
+    @abstractmethod
+    def _running_state(self) -> Any:
+        """The state after the start, as `Running`, in arrays of its own."""
+
+    @abstractmethod
+    def _restore(self, running: Any) -> None:
+        """Take up a state after the start; its arrays are copied."""
+
+    @classmethod
+    def checked(cls, running: Any) -> Any:
+        """A state after the start that came from a file; raises a ValueError where it cannot be one."""
+        return running
+
+    def mend(self) -> None:  # noqa: B027
+        """Put right what a jump in the data may have left, where the algorithm needs that."""
+
+    # Learning
 
     def fit_next(self, x: ArrayLike, step: float | None = None) -> Array:
         """Learn from one sample.
@@ -109,16 +172,19 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         y : (K,)
             Its projection, as the algorithm defines it.
         """
-        if self._block is not None and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
-            return self._take_open(x, step)  # the usual case, where another call would show
-        row = self._check_row(x)
-        if self._block is None:
+        with self._lock:
+            if step is not None:
+                step = checked_step(step, "step", self.most_step)
+            if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
+                return self._take_open(x, step)  # the usual case, where another call would show
+            row = self._check_row(x)
+            if self._started:
+                return self._take_open(row, step)
             if not math.isfinite(sum_of_squares(row)):
-                raise not_finite(row[np.newaxis], 0)
+                raise not_finite(row, 0, self.dtype)
             return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
-        return self._take_open(row, step)
 
-    def fit_block(self, X: ArrayLike, steps: Floats | None = None) -> Array:
+    def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Any:
         """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
 
         Parameters
@@ -133,33 +199,46 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         -------
         Y : (n, K)
         """
-        rows: Any = X if isinstance(X, SparseRows | ForeignRows) else self._check_rows(X)
-        if isinstance(rows, ForeignRows) and not self._foreign:
-            rows = rows.toarray()
-        sparse, plain = isinstance(rows, SparseRows), isinstance(rows, np.ndarray)
+        with self._lock:
+            rows = as_rows(X, self.dtype, self.D, foreign=self.takes_arrays)
+            if self.D is None:
+                self._check_features(rows.D)
+            n = len(rows)
+            rates = self._rates(self.t, n) if steps is None else (checked_steps(steps, n, self.most_step),) * len(self.rate_names)
+            grams = self._check_finite(rows, rates)
+            return self._learn(rows, rates, grams)
+
+    def feed(self, rows: AnyRows, shares: Floats) -> None:
+        """Learn from samples that are known to be finite, given their shares in a weighted average; the algorithm has started."""
+        with self._lock:
+            self._learn(rows, (self.steps_of(shares),) * len(self.rate_names), [])
+
+    def feed_one(self, row: Array, share: float) -> None:
+        """The same for one dense sample, (D,)."""
+        with self._lock:
+            self._take_open(row, float(self.steps_of(np.array([share]))[0]))
+
+    def _learn(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array]) -> Any:
         n = len(rows)
-        rates = self._rates(self.t, n) if steps is None else (steps,) * self._kinds
         Y = np.empty((n, self.K), dtype=self.dtype)
-        grams = self._check_finite(rows, rates) if plain else []
         done = 0
-        if self._block is None:
+        if not self._started and n:
             done = min(n, self.K - self.t)
-            first = rows[:done].astype(self.dtype) if plain else rows[:done].toarray()
-            Y[:done] = self._start_with(first, self._rates(0, self.K))
+            Y[:done] = self._start_with(rows[:done].dense(self.dtype), self._rates(0, self.K))
+        self._library = rows.library if isinstance(rows, ArrayRows) else None
         if done < n:
             self._flush()
-            if plain:
-                self._use_dense()
-            else:
-                self._use_block_for(rows)
-            cuts = self._cuts(done, n, rates, self._sparse_rows if sparse else self.block_rows)
-            for (start, stop), G in zip_longest(cuts, grams):
-                block = np.ascontiguousarray(rows[start:stop], dtype=self.dtype) if plain else rows[start:stop]
-                Y[start:stop] = self._take_block(block, [rate[start:stop] for rate in rates], G)
+            self._use_store_for(rows)
+            dense = isinstance(rows, DenseRows)
+            for (start, stop), G in zip_longest(self._cuts(done, n, rates, self._rows_for(rows)), grams):
+                part: Any = rows[start:stop].dense(self.dtype) if dense else rows[start:stop]
+                Y[start:stop] = self._take_block(part, [rate[start:stop] for rate in rates], G)
                 self.t += stop - start
-        return rows.kind.of(Y) if isinstance(rows, ForeignRows) else Y
+        return Y if self._library is None else self._library.of(Y)
 
-    def get_components(self, orthogonalize: bool = True) -> Array:
+    # Reading
+
+    def get_components(self, orthogonalize: bool = True) -> Any:
         """The basis found so far.
 
         Parameters
@@ -172,21 +251,25 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         U : (D, K)
             With orthonormal columns, if `orthogonalize`. Before K rows have been seen its first columns span them.
         """
-        if self._block is None:
-            if self.D is None:
-                raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
-            kept = np.zeros((self.K, self.D)) if self._kept is None else self._kept
-            return np.asarray(qr(kept.T, mode="economic")[0])
-        self._flush()
+        with self._lock:
+            if not self._started:
+                if self.D is None:
+                    raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
+                kept = np.zeros((self.K, self.D), dtype=self.dtype)
+                if self._kept is not None:
+                    kept[: self.t] = self._kept[: self.t]
+                return np.asarray(qr(kept.T, mode="economic")[0])
+            U = self._settled()._components(orthogonalize)
+            return U if self._library is None else self._library.of(U)
+
+    def _components(self, orthogonalize: bool) -> Array:
         basis = self._raw_basis()
         if not orthogonalize:
             return np.array(basis.T)
         Q, R = qr(basis.T, mode="economic", check_finite=False)
-        signs = np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype)
-        U: Array = Q * signs
-        return U
+        return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype))
 
-    def principal_components(self) -> tuple[Array, Floats]:
+    def principal_components(self) -> tuple[Any, Floats]:
         """The basis turned into ordered principal components of the model that the algorithm holds.
 
         Returns
@@ -195,13 +278,24 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             Orthonormal rows, largest variance first; signs are arbitrary.
         variances : (K,)
         """
-        if self._block is None:
-            raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} have been seen.")
-        self._flush()
-        basis = self._raw_basis()
-        Q, R = qr(basis.T, mode="economic", check_finite=False)
+        with self._lock:
+            if not self._started:
+                raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} have been seen.")
+            components, variances = self._settled()._principal()
+            return components if self._library is None else self._library.of(components), variances
+
+    def _principal(self) -> tuple[Array, Floats]:
+        Q, R = qr(self._raw_basis().T, mode="economic", check_finite=False)
         variances, vectors = eigh(self._covariance_within(R.astype(np.float64)))
         return matmul(vectors[:, ::-1].T.astype(self.dtype), Q.T), np.maximum(variances[::-1], 0.0)
+
+    def _settled(self) -> Self:
+        """This model with nothing open: itself, or a copy that has taken in the open samples, so that reading changes nothing."""
+        if not self._open_samples():
+            return self
+        twin = self.from_state(self.options(), self.state())
+        twin._close()
+        return twin
 
     @property
     def block_rows(self) -> int:
@@ -209,28 +303,64 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         return self._cost.block_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
 
     @property
-    def open_rows(self) -> int:
+    def open_capacity(self) -> int:
         """How many samples `fit_next` gathers before the basis moves."""
-        return self._cost.open_rows(self._features(), self.K) if self.block_size == "auto" else self.block_size
+        if self.block_size == "auto":
+            return self._cost.open_rows(self._features(), self.K)
+        return min(self.block_size, max(64, 4 * self.K))
+
+    # State
+
+    def options(self) -> dict[str, Any]:
+        """What the model was made with, but for the start."""
+        names = ("K", "D", "block_size", "dtype", *self.option_names, *self.rate_names)
+        return {name: getattr(self, name) for name in names}
+
+    def state(self) -> State:
+        """Everything learned, in arrays of its own; the model is left as it is, its open block open."""
+        with self._lock:
+            kept = None if self._kept is None else KeptRows(self._kept[: self.t].copy(), self._kept_factor[: self.t].copy())
+            return State(self.t, kept, self._running_state() if self._started else None)
+
+    @classmethod
+    def from_state(cls, options: dict[str, Any], state: State) -> Self:
+        """The model again."""
+        K, D, rest = options["K"], options["D"], {name: options[name] for name in options if name not in ("K", "D")}
+        model: Self = cls(K, D, **rest)
+        model._set_state(state)
+        return model
+
+    def _set_state(self, state: State) -> None:
+        self.t = state.t
+        if state.kept is not None:
+            self._make_room(self.t)
+            self._kept[: self.t], self._kept_factor[: self.t] = state.kept  # type: ignore[index]
+        if state.running is not None:
+            self._started = True
+            self._restore(state.running)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options(), "state": self.state()}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(vars(type(self).from_state(saved["options"], saved["state"])))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.io.model_file`."""
-        from online_psp.algorithms._snapshot import contents
-        from online_psp.io import model_file
+        from online_psp.algorithms._files import save
 
-        model_file.write(path, contents(self))
+        save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None, beta: Rate | None = None) -> Self:
         """Read a model; step sizes that were functions cannot be stored, and must be passed again."""
-        from online_psp.algorithms._snapshot import from_contents
-        from online_psp.io import model_file
+        from online_psp.algorithms._files import load
 
-        model: Self = from_contents(model_file.read(path), cls, path, {"learning_rate": learning_rate, "beta": beta})
+        model: Self = load(cls, path, {"learning_rate": learning_rate, "beta": beta})
         return model
 
     def __repr__(self) -> str:
-        options = "".join(f", {name}={getattr(self, name)!r}" for name in self._options if getattr(self, name) is not None)
+        options = "".join(f", {name}={getattr(self, name)!r}" for name in self.option_names)
         return f"{type(self).__name__}(K={self.K}, D={self.D}{options}, t={self.t})"
 
     # Rows in
@@ -256,60 +386,45 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
 
-    def _check_rows(self, X: Any) -> np.ndarray[Any, Any] | SparseRows | ForeignRows:
-        if self._foreign and namespace_of(X) is not None:
-            foreign = ForeignRows(X, self.dtype)
-            if self.D is not None and foreign.shape[1] != self.D:
-                raise ValueError(f"Samples must have {self.D} features; got {foreign.shape[1]}.")
-            bad = foreign.bad_row()
-            if bad is not None:
-                raise ValueError(f"Row {bad} has NaN, infinity or values whose squares overflow; every value must be finite.")
-            self._check_features(foreign.shape[1])
-            return foreign
-        if issparse(X):
-            self._check_features(np.shape(X)[-1])
-            return checked_rows(X, self.D, self.dtype)
-        rows = as_real(X, "A block")
-        if rows.ndim != 2:
-            raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {rows.shape}.")
-        if self.D is not None and rows.shape[1] != self.D:
-            raise ValueError(f"Samples must have {self.D} features; got {rows.shape[1]}.")
-        if self.D is None:
-            self._check_features(rows.shape[1])
-        return rows
-
-    def _check_finite(self, rows: np.ndarray[Any, Any], rates: tuple[Floats, ...]) -> list[Array]:
+    def _check_finite(self, rows: AnyRows, rates: tuple[Floats, ...]) -> list[Array]:
         """Before anything is learned from a call, all of its rows are known to be finite.
 
         Where the inner products of samples that the blocks need anyway can take the place of a pass over the rows, they are returned.
         """
-        if rows.dtype.kind != "f":
-            return []
-        if self._can_look_ahead(rows):
-            return [finite_gram(rows, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
-        check_finite(rows, self.dtype)
+        if isinstance(rows, DenseRows) and self._can_look_ahead(rows.X):
+            return [finite_gram(rows.X, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
+        rows.check_finite(self.dtype)
         return []
 
     def _can_look_ahead(self, rows: np.ndarray[Any, Any]) -> bool:
-        if self._block is None or rows.dtype != self.dtype or not rows.flags.c_contiguous:
+        if not self._started or rows.dtype != self.dtype or not rows.flags.c_contiguous:
             return False
         step = self.block_rows
-        return self._features() > self.K + self._most(step) and len(rows) * step <= _MOST_AHEAD
+        return self._features() > self.K + self._most(step) and len(rows) * step <= GRAM_AHEAD
 
     # The start
 
+    def _make_room(self, rows: int) -> None:
+        """Room for so many first rows at least."""
+        have = 0 if self._kept is None else len(self._kept)
+        if rows > have:
+            more = min(self.K, max(rows, 2 * have)) - have
+            empty, none = np.zeros((more, self._features()), dtype=self.dtype), np.zeros((more, self.K))
+            self._kept = empty if self._kept is None else np.concatenate([self._kept, empty])
+            self._kept_factor = none if have == 0 else np.concatenate([self._kept_factor, none])
+
     def _start_with(self, rows: Array, rates: tuple[Floats, ...]) -> Array:
         """Keep rows until there are K of them, then start, and feed them with `rates`; outputs as in :meth:`_provisional`."""
-        if self._kept is None:
-            self.D = rows.shape[1]
-            self._kept = np.zeros((self.K, self.D), dtype=self.dtype)
-            self._kept_factor = np.zeros((self.K, self.K))
+        self.D = rows.shape[1]
+        self._make_room(self.t + len(rows))
+        assert self._kept is not None
         self._kept[self.t : self.t + len(rows)] = rows
         Y = self._provisional(len(rows))
         self.t += len(rows)
         if self.t == self.K:
-            kept, self._kept = self._kept, None
+            kept, self._kept, self._kept_factor = self._kept, None, np.zeros((0, 0))
             self._begin(np.ascontiguousarray(qr(kept.T, mode="economic", check_finite=False)[0].T))
+            self._started = True
             Y[-1] = self._feed_first(kept, rates)
         return Y
 
@@ -338,16 +453,8 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
 
     # Blocks
 
-    def _use_block_for(self, rows: Any) -> None:
-        """Make the block one that takes these rows."""
-        raise NotImplementedError
-
-    def _use_dense(self) -> None:
-        """Make the block one that takes dense rows and single samples; most do."""
-
-    @property
-    def _sparse_rows(self) -> int:
-        """How many sparse rows `fit_block` takes at a time."""
+    def _rows_for(self, rows: AnyRows) -> int:
+        """How many such rows to take at a time."""
         return self.block_rows
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
@@ -363,20 +470,6 @@ class StreamingAlgorithm(WritableState, ABC, Generic[BlockT]):
         """How large a block may be where `step` is what it should be: a call is not cut in two for a few rows."""
         return step + step // 2 if self.block_size == "auto" else step
 
-    @property
-    def _held_rows(self) -> int:
-        """How many samples the small arrays of a block are made for."""
-        return max(self._most(self.block_rows), self.open_rows)
-
-    def _take_block(self, X: Array, rates: list[Floats], G: Array | None = None) -> Floats:
-        assert self._block is not None
-        self._block.load(X, G)
-        for steps, rate in zip(self._steps, rates, strict=True):
-            steps[: len(X)] = rate
-        Y = self._recur(0, len(X))
-        self._close()
-        return Y
-
     def _flush(self) -> None:
-        if self._block is not None and self._block.n:
+        if self._open_samples():
             self._close()

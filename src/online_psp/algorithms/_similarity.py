@@ -6,20 +6,21 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh, lapack, solve_triangular
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
-from online_psp.algorithms._checks import check_start, checked_step, evaluate_rate, not_finite
-from online_psp.engine.arrays import ForeignBlock, ForeignRows, components_of, ordered
-from online_psp.engine.blas import full_gram, matmul
-from online_psp.engine.blocks import GramBlock, put_and_multiply
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.engine.array_store import ArrayStore
+from online_psp.engine.blas import matmul
+from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.compiler import kernel
+from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
 from online_psp.engine.sizes import FixedCost
-from online_psp.engine.sparse import SparseGramBlock
+from online_psp.engine.sparse_store import SparseStore
+from online_psp.engine.store import DenseStore, Store, put_and_multiply
 from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -91,35 +92,59 @@ def fade(n: int, alpha: float, a: float, w: Floats) -> float:
     return a * (1.0 - alpha)
 
 
-class SimilarityMatching(StreamingAlgorithm[GramBlock]):
+class OpenSamples(NamedTuple):
+    """An open block: its samples, and what they have led to."""
+
+    rows: Annotated[Array, "n", "D"]
+    Y: Annotated[Floats, "n", "K"]
+    w: Annotated[Floats, "n"]
+    alphas: Annotated[Floats, "n"]
+    betas: Annotated[Floats, "n"]
+    a: float
+
+
+class SimilarityState(NamedTuple):
+    """The iterate, and what keeps it from drifting."""
+
+    W: Annotated[Array, "K", "D"]
+    """Weights, up to the factor s."""
+    s: float
+    M: Annotated[Floats, "K", "K"]
+    solver: Annotated[Floats, "K", "K"]
+    """What stands for the inverse of M."""
+    level: float
+    since_restore: int
+    kept_since_restore: float
+    open: OpenSamples
+
+
+class Schedule(NamedTuple):
+    """Step sizes of SM and FSM: ``2/(gamma t + 5)``, or callables in its place."""
+
+    gamma: float = 2.0
+    learning_rate: Rate | None = None
+    beta: Rate | None = None
+
+
+class SimilarityMatching(StreamingAlgorithm):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
     #: The compiled recurrences over the samples of a block, and over one sample of an open block; see `fsm.recur` and `fsm.recur_open`.
     _kernels: ClassVar[tuple[Callable[..., float], Callable[..., float]]]
     _cost = FixedCost(call=35e-6, passes=4.0)
-    _kinds = 2
-    _foreign = True
-    _options = ("gamma",)
+    Running = SimilarityState
+    rate_names = ("learning_rate", "beta")
+    option_names = ("gamma",)
+    takes_arrays = True
 
-    def __init__(
-        self,
-        K: int,
-        D: int | None,
-        W0: ArrayLike | None,
-        lateral: Floats | None,
-        gamma: float,
-        learning_rate: Rate | None,
-        beta: Rate | None,
-        block_size: BlockSize,
-        dtype: DTypeLike,
-    ) -> None:
-        if W0 is not None and D is None:
-            D = np.shape(W0)[-1] if np.ndim(W0) else None
-        super().__init__(K, D, block_size, dtype)
-        if not gamma > 0:
-            raise ValueError(f"gamma must be positive; got {gamma!r}.")
-        self.gamma, self.learning_rate, self.beta = gamma, learning_rate, beta
-        self._solver: Floats
+    _store: Store
+    _solver: Floats
+
+    def _set_up(self, schedule: Schedule, W0: ArrayLike | None, lateral: Floats | None) -> None:
+        """Take the step sizes and the start; `lateral` is M."""
+        if not schedule.gamma > 0:
+            raise ValueError(f"gamma must be positive; got {schedule.gamma!r}.")
+        self.gamma, self.learning_rate, self.beta = schedule
         self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
         self._scale = 0.01
         if lateral is not None:
@@ -129,31 +154,88 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
                 raise ValueError("The lateral start (M0 or Minv0) must be symmetric and positive definite.") from None
         if W0 is not None:
             basis = check_start(W0, "W0", (self.K, self._features()))
-            self._begin_from(basis.astype(self.dtype))
+            self._begin_in(DenseStore(basis.astype(self.dtype), self.open_capacity))
+            self._started = True
 
     def _begin(self, basis: Array) -> None:
-        self._begin_from((basis * self._scale).astype(self.dtype))
+        self._begin_in(DenseStore((basis * self._scale).astype(self.dtype), self.open_capacity))
 
-    def _begin_from(self, W: Array) -> None:
-        self._begin_with(GramBlock(W, self.open_rows))
-
-    def _begin_with(self, block: GramBlock) -> None:
-        """Start from the weights in a block."""
-        self._block = block
-        rows = self._held_rows
-        self._a = 1.0
-        self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
-        self._steps = np.zeros((2, rows))
-        self._taken = 0
-        self._since_restore, self._kept_since_restore = 0, 1.0
+    def _begin_in(self, store: Store) -> None:
+        """Start from the weights in a store."""
+        self._store = store
+        self._make_work(self.open_capacity)
         self._level = float(np.trace(self._M))  # the largest trace of M so far
-        self._restore()
+        self._since_restore, self._kept_since_restore = 0, 1.0
+        self._restore_solver()
+
+    def _make_work(self, rows: int) -> None:
+        """Small arrays for blocks of up to so many samples."""
+        self._a = 1.0
+        self._w, self._Y, self._steps = np.zeros(rows), np.zeros((rows, self.K)), np.zeros((2, rows))
+
+    def _running_state(self) -> SimilarityState:
+        store, n = self._store, self._open_samples()
+        dense = isinstance(store, DenseStore)
+        rows = store.stack[self.K : self.K + n] if isinstance(store, DenseStore) else np.zeros((0, self._features()), self.dtype)
+        alphas, betas = self._steps[:, :n].copy()
+        opened = OpenSamples(rows.copy(), self._Y[:n].copy(), self._w[:n].copy(), alphas, betas, float(self._a) if dense and n else 1.0)
+        return SimilarityState(
+            W=store.stack[: self.K].copy() if isinstance(store, DenseStore) else store.read(),
+            s=store.s if isinstance(store, DenseStore) else 1.0,
+            M=self._M.copy(),
+            solver=self._solver.copy(),
+            level=self._level,
+            since_restore=self._since_restore,
+            kept_since_restore=self._kept_since_restore,
+            open=opened,
+        )
+
+    def _restore(self, running: SimilarityState) -> None:
+        opened, n = running.open, len(running.open.rows)
+        self._store = store = DenseStore(running.W, max(self.open_capacity, n + 1))
+        store.s, store.n = running.s, n
+        store.stack[self.K : self.K + n] = opened.rows
+        self._make_work(store.capacity)
+        self._M, self._solver = running.M.copy(), running.solver.copy()
+        self._level, self._since_restore, self._kept_since_restore = running.level, running.since_restore, running.kept_since_restore
+        self._Y[:n], self._w[:n], self._steps[0, :n], self._steps[1, :n], self._a = (
+            opened.Y,
+            opened.w,
+            opened.alphas,
+            opened.betas,
+            opened.a,
+        )
+
+    @classmethod
+    def checked(cls, running: SimilarityState) -> SimilarityState:
+        if not (running.s > 0 and 0 < running.open.a <= 1 and running.level >= 0 and 0 <= running.kept_since_restore <= 1):
+            raise ValueError("its weights or their scale are out of range")
+        return running
+
+    @classmethod
+    def _fixed_point(cls, components: Array, variances: Floats) -> tuple[Floats, Floats]:
+        """W and M of a model that knows these directions and variances."""
+        return variances[:, np.newaxis] * components, np.diag(variances)
+
+    def _open_samples(self) -> int:
+        store = self._store if self._started else None
+        return store.n if isinstance(store, DenseStore) else 0
+
+    def _use_store_for(self, rows: AnyRows) -> None:
+        store = self._store
+        if isinstance(rows, SparseRows):
+            if not (isinstance(store, SparseStore) and store.sums is rows.sums):
+                self._store = SparseStore(store.read(), rows.sums)
+        elif isinstance(rows, ArrayRows):
+            if not (isinstance(store, ArrayStore) and store.library == rows.library):
+                self._store = ArrayStore(store.read(), rows.library)
+        elif isinstance(store, SparseStore | ArrayStore):
+            self._store = DenseStore(store.read(), self.open_capacity)
 
     def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
         if not self._stays_put(rates):
             return super()._feed_first(kept, rates)
-        assert self._block is not None
-        Y: Floats = matmul(kept, self._block.basis.T).astype(np.float64) / self._scale
+        Y: Floats = matmul(kept, self._store.read().T).astype(np.float64) / self._scale
         self._learn_within(Y, rates[0])
         return np.asarray(Y[-1])
 
@@ -168,42 +250,19 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         it gets from ``Minv = 100 I`` to about ``1/‖x‖²`` by subtraction, which loses that ratio in digits, and W keeps the loss for as
         long as it remembers these samples.
         """
-        assert self._block is not None
         trace, keep = settle(np.ascontiguousarray(Y), steps, steps, self._M, np.empty(Y.T.shape))
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
         if values[0] < floor:  # as `_lift_unexcited`, before there is a W
             self._M = matmul(vectors * np.where(values < floor, 100.0 * floor, values), vectors.T)
-        self._block.turn(self._M / self._scale)
-        self._restore()
+        self._store.turn(self._M / self._scale)
+        self._restore_solver()
         self._guard(len(Y), trace, keep)
 
-    def _use_block_for(self, rows: Any) -> None:
-        block = self._block
-        assert block is not None
-        if isinstance(rows, ForeignRows):
-            if not (isinstance(block, ForeignBlock) and block.kind == rows.kind):
-                self._block = ForeignBlock(block.basis, rows.kind)
-        elif not (isinstance(block, SparseGramBlock) and block.centre is rows.centre):
-            self._block = SparseGramBlock(block.basis, rows.centre)
-
-    def _use_dense(self) -> None:
-        if isinstance(self._block, SparseGramBlock | ForeignBlock):
-            self._block = GramBlock(self._block.basis, self.open_rows)
-
-    def get_components(self, orthogonalize: bool = True) -> Any:
-        block = self._block
-        if not isinstance(block, ForeignBlock):
-            return super().get_components(orthogonalize)
-        A = inverse(self._M)
-        return components_of(block, A) if orthogonalize else (block.kind.of(A) @ block.B).T
-
-    def principal_components(self) -> tuple[Any, Floats]:
-        if isinstance(self._block, ForeignBlock):
-            return ordered(self._block, inverse(self._M), self._covariance_within)
-        turn = None if self._block is None else self._polar_turn()
+    def _principal(self) -> tuple[Array, Floats]:
+        turn = self._polar_turn()
         if turn is None:
-            return super().principal_components()
+            return super()._principal()
         # Far from its fixed point M is not the covariance of the outputs of today's F, but it is that of the outputs there were.
         variances, vectors = eigh(self._M)
         return matmul(matmul(vectors.T[::-1], turn).astype(self.dtype), self._raw_basis()), np.maximum(variances[::-1], 0.0)
@@ -212,38 +271,37 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         if self.learning_rate is None:
             alphas = 2.0 / (self.gamma * np.arange(t + 1.0, t + n + 1.0) + 5.0)
         else:
-            alphas = evaluate_rate(self.learning_rate, t, n, "learning_rate")
-        return alphas, (alphas if self.beta is None else evaluate_rate(self.beta, t, n, "beta"))
+            alphas = evaluate_rate(self.learning_rate, t, n, "learning_rate", self.most_step)
+        return alphas, (alphas if self.beta is None else evaluate_rate(self.beta, t, n, "beta", self.most_step))
 
     def _take_open(self, row: Array, step: float | None) -> Array:
-        block, t, rate = self._block, self.t + 1, self.learning_rate
-        if type(block) is not GramBlock:
-            self._use_dense()
+        store, t, rate = self._store, self.t + 1, self.learning_rate
+        if not isinstance(store, DenseStore):
+            self._store = DenseStore(store.read(), self.open_capacity)
             return self._take_open(row, step)
-        n = block.n
+        n = store.n
         if step is not None:
             alpha = beta = step
         else:
-            alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate, t, "learning_rate")
-            beta = alpha if self.beta is None else checked_step(self.beta, t, "beta")
+            alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate(t), f"learning_rate(t={t})", self.most_step)
+            beta = alpha if self.beta is None else checked_step(self.beta(t), f"beta(t={t})", self.most_step)
         y: Array = np.empty(self.K, self.dtype)
         a = self._a if n else 1.0
-        a = self._kernels[1](block.stack, row, n, block.s, alpha, beta, a, self._w, self._steps, self._Y, self._solver, y)
+        a = self._kernels[1](store.stack, row, n, store.s, alpha, beta, a, self._w, self._steps, self._Y, self._solver, y)
         if a < 0.0:
-            raise not_finite(row[np.newaxis], 0)
-        self._a, self.t = a, t
-        self._taken = block.n = n + 1
-        if n + 1 == block.pending or a < _LEAST_LEFT:
+            raise not_finite(row, 0, self.dtype)
+        self._a, self.t, store.n = a, t, n + 1
+        if n + 1 >= store.capacity or a < _LEAST_LEFT:
             self._close()
         return y
 
     @property
     def W(self) -> Array:
         """(K, D) weights."""
-        if self._block is None:
-            raise ValueError(f"W exists once K={self.K} samples have been seen; so far there are {self.t}.")
-        self._flush()
-        return self._block.basis
+        with self._lock:
+            if not self._started:
+                raise ValueError(f"W exists once K={self.K} samples have been seen; so far there are {self.t}.")
+            return self._settled()._store.read()
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
         """A block also ends before the old weights fade beyond floating point."""
@@ -258,25 +316,28 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             yield first, min(first + step, stop, last)
             first = min(first + step, stop, last)
 
-    def _recur(self, first: int, last: int) -> Floats:
-        block = self._block
-        assert block is not None
-        a = self._a if first else 1.0
-        self._a = self._kernels[0](block.P, block.G, self._steps, first, last, a, self._w, self._Y, self._solver)
-        self._taken = last
-        return self._Y[first:last]
+    def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
+        n = len(rows)
+        if n > len(self._w):
+            self._make_work(n)
+        P, G = self._store.compress(rows, G)
+        self._steps[0, :n], self._steps[1, :n] = rates
+        self._a = self._kernels[0](P, G, self._steps, 0, n, 1.0, self._w, self._Y, self._solver)
+        self._finish(n)
+        return self._Y[:n]
 
     def _close(self) -> None:
-        block = self._block
-        assert block is not None
-        n = self._taken
+        self._finish(self._open_samples())
+
+    def _finish(self, n: int) -> None:
+        """Bring W and M up to date with the n samples in hand."""
         C = np.empty((self.K, n))
         trace, keep = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
-        block.expand(self._a, C)
+        self._store.add(self._a, C)
         self._guard(n, trace, keep)
 
     @abstractmethod
-    def _restore(self) -> None:
+    def _restore_solver(self) -> None:
         """Bring `_solver`, whatever stands for the inverse of M, in line with M."""
 
     @abstractmethod
@@ -298,9 +359,9 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
             condition = self._condition(trace, closer=True)
         if not condition * self.floor < 1.0:
             self._lift_unexcited()
-            self._restore()
+            self._restore_solver()
         elif self._since_restore >= (self.K if condition > 1e6 else max(256, 4 * self.K)) or self._kept_since_restore < 1e-4:
-            self._restore()
+            self._restore_solver()
 
     @property
     def floor(self) -> float:
@@ -313,7 +374,6 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         Along a direction that no sample excites, M and W shrink together, without end, while their ratio stays. Below a relative
         ``eps^(3/4)`` rounding in W x would be blown up to a signal. Both are then raised together: ``M⁻¹ W`` is unchanged.
         """
-        assert self._block is not None
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
         small = values < floor
@@ -322,37 +382,34 @@ class SimilarityMatching(StreamingAlgorithm[GramBlock]):
         values = np.maximum(values, 1e-4 * floor)
         lifted = np.where(small, 100.0 * floor, values)
         self._M = matmul(vectors * lifted, vectors.T)
-        self._block.turn(matmul(vectors * (lifted / values), vectors.T))
+        self._store.turn(matmul(vectors * (lifted / values), vectors.T))
 
     def _lift_vanishing(self, trace: float) -> None:
         """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
-        assert self._block is not None
         factor = 100.0 * self.floor * self._level / trace
         self._M *= factor
-        self._block.scale(factor)
-        self._restore()
+        self._store.scale(factor)
+        self._restore_solver()
 
     def _raw_basis(self) -> Array:
-        assert self._block is not None
-        return self._block.times(inverse(self._M))
+        return self._store.times(inverse(self._M))
 
-    def orthonormalize(self) -> None:
+    def mend(self) -> None:
         """Bring ``F = M⁻¹ W`` back to the nearest one with orthonormal rows, where it has gone far from that; M stays.
 
         At its fixed point F is orthonormal. After a jump in the data it is not: directions that are new come in with a gain far below one,
         and plain averaging takes as long to mend that as all the time before. The published algorithms do not do this.
         """
-        self._flush()
-        turn = self._polar_turn() if self._block is not None else None
-        if turn is not None and self._block is not None:
-            self._block.turn(matmul(matmul(self._M, turn), inverse(self._M)))
+        with self._lock:
+            self._flush()
+            turn = self._polar_turn()
+            if turn is not None:
+                self._store.turn(matmul(matmul(self._M, turn), inverse(self._M)))
 
     def _polar_turn(self) -> Floats | None:
-        """``(F Fᵀ)^(-1/2)``, where that is far from the identity."""
-        assert self._block is not None
-        self._flush()
-        basis, Minv = self._block.basis, inverse(self._M)
-        gains = matmul(matmul(Minv, full_gram(basis).astype(np.float64)), Minv)
+        """``(F Fᵀ)^(-1/2)``, where that is far from the identity; nothing is open."""
+        Minv = inverse(self._M)
+        gains = matmul(matmul(Minv, self._store.gram()), Minv)
         if np.abs(gains - np.eye(self.K)).max() < _FAR:
             return None
         values, vectors = eigh((gains + gains.T) / 2.0)

@@ -19,16 +19,25 @@ Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8`
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._base import BELOW_ONE, BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
+from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
-from online_psp.engine.frames import FrameBlock
+from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.types import Floats, Rate
+
+
+class CCIPCARunning(NamedTuple):
+    """What the class keeps: the iterate, and the open block."""
+
+    frame: FrameState
+    sigma2: Annotated[Floats, "K"]
+    steps: Annotated[Floats, "n"]
 
 
 class CCIPCAState(NamedTuple):
@@ -121,8 +130,9 @@ class CCIPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1), t from 1; in place of `ell`.
     """
 
-    _options = ("ell",)
     _orthonormal = False
+    Running = CCIPCARunning
+    option_names = ("ell",)
 
     def __init__(
         self,
@@ -139,7 +149,11 @@ class CCIPCA(FrameAlgorithm):
         if not ell >= 0:
             raise ValueError(f"ell must not be negative; got {ell!r}.")
         self.ell = ell
-        super().__init__(K, D, Uhat0, sigma2_0, 1e-8, learning_rate, block_size, dtype)
+        if Uhat0 is not None and D is None:
+            D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
+        super().__init__(K, D, block_size, dtype)
+        sigma2 = np.full(self.K, 1e-8) if sigma2_0 is None else check_start(sigma2_0, "sigma2_0", (self.K,))
+        self._set_up(learning_rate, Uhat0, sigma2)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         norms = np.linalg.norm(Uhat0, axis=0)
@@ -147,10 +161,34 @@ class CCIPCA(FrameAlgorithm):
             raise ValueError(f"Uhat0 must have no zero column; column {int(np.argmin(norms))} is zero.")
         return np.ascontiguousarray((Uhat0 / norms).T)
 
+    def _running_state(self) -> CCIPCARunning:
+        frame = self._frame.state()
+        return CCIPCARunning(frame, self._sigma2.copy(), self._steps[: len(frame.coordinates)].copy())
+
+    @classmethod
+    def checked(cls, running: CCIPCARunning) -> CCIPCARunning:
+        check_frame(running.frame, cls._orthonormal)
+        if (running.sigma2 < 0).any():
+            raise ValueError("it has negative variances")
+        return running
+
+    def _restore(self, running: CCIPCARunning) -> None:
+        self._begin(running.frame.basis)
+        fresh = self._frame
+        self._frame = Frame.from_state(running.frame, self.open_capacity, self._orthonormal)
+        self._sigma2 = running.sigma2.copy()
+        self._hold(running.steps)
+        self._adopt(fresh)
+
     def _default_rate(self, t: int) -> float:
         return min(1.0 + self.ell, t) / (t + 1.0)
 
-    def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
-        Y = np.empty((last - first, self.K))
-        recur(block.rows, block.first, alphas, first, last, block.Z, self._sigma2, Y)
+    @classmethod
+    def steps_of(cls, shares: Floats) -> Floats:
+        """With the default amnesia: a sample weighs three times what it does in a plain average."""
+        return np.minimum(3.0 * shares / (1.0 + 2.0 * shares), BELOW_ONE)
+
+    def _advance(self, first: int, last: int) -> Floats:
+        frame, Y = self._frame, np.empty((last - first, self.K))
+        recur(frame.rows, frame.first, self._steps, first, last, frame.Z, self._sigma2, Y)
         return Y

@@ -24,14 +24,14 @@ rather than recurred to (`SimilarityMatching._learn_within`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._checks import check_start
-from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, inverse, open_input
+from online_psp.algorithms._similarity import Schedule, SimilarityMatching, fade, hand_out, inverse, open_input
+from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
 from online_psp.engine.types import Array, Floats, Rate
@@ -173,7 +173,7 @@ def recur_open(
 
     Parameters
     ----------
-    stack : (K + pending, D)
+    stack : (K + capacity, D)
         The sample becomes row K + n.
     row : (D,)
     s : float
@@ -260,16 +260,25 @@ class FSM(SimilarityMatching):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (K, K)))
-        super().__init__(K, D, W0, lateral, gamma, learning_rate, beta, block_size, dtype)
+        if W0 is not None and D is None:
+            D = np.shape(W0)[-1] if np.ndim(W0) else None
+        super().__init__(K, D, block_size, dtype)
+        lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (self.K, self.K)))
+        self._set_up(Schedule(gamma, learning_rate, beta), W0, lateral)
+
+    @classmethod
+    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
+        variances = cls.positive(variances, dtype)
+        W, _ = cls._fixed_point(components, variances)
+        return cls(*components.shape, W0=W, Minv0=np.diag(1.0 / variances), block_size=block_size, dtype=dtype)
 
     @property
     def Minv(self) -> Floats:
         """(K, K) inverse of the lateral weights."""
-        self._flush()
-        return inverse(self._M) if self._block is None else self._solver.copy()
+        with self._lock:
+            return self._settled()._solver.copy() if self._started else inverse(self._M)
 
-    def _restore(self) -> None:
+    def _restore_solver(self) -> None:
         self._solver = inverse(self._M)
         self._since_restore, self._kept_since_restore = 0, 1.0
 

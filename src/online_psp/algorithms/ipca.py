@@ -27,7 +27,7 @@ lengths, and the points that they stand for, are those of the published outputs.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -37,15 +37,31 @@ from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import matmul
+from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
-from online_psp.engine.frames import FrameBlock
+from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.sizes import FixedCost
 from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7
 _FEW_STEPS = 16
+_MOST_STEP = 1.0 - 1e-12  # a step of 1 forgets everything, and is taken as the limit of that
 _BELOW = 0.997
+
+
+class IPCARunning(NamedTuple):
+    """What the class keeps: the iterate as ``B S Bᵀ``, the inverse that steps use, and the open block."""
+
+    frame: FrameState
+    S: Annotated[Floats, "K", "K"]
+    N: Annotated[Floats, "K", "K"]
+    delta: float | None
+    spent: int
+    since_restore: int
+    steps: Annotated[Floats, "n"]
+    P: Annotated[Floats, "n", "K"]
+    T: Annotated[Floats, "n", "m"]
 
 
 class IPCAState(NamedTuple):
@@ -164,7 +180,7 @@ def recur(
     K, m = P.shape[1], rows.shape[1]
     Ny, v = np.empty(K), np.empty(K + 1)
     for s in range(first, last):
-        alpha = alphas[s]
+        alpha = min(alphas[s], _MOST_STEP)
         keep = 1.0 - alpha
         width = min(m, grow + s + 1)
         x, y, r = rows[s, :width], Y[s - first], np.empty(width)
@@ -249,6 +265,8 @@ class IPCA(FrameAlgorithm):
 
     _cost = FixedCost(call=150e-6, passes=6.0, pairs=6.0)
     _orthonormal = True
+    Running = IPCARunning
+    most_step = 1.0
 
     def __init__(
         self,
@@ -261,7 +279,11 @@ class IPCA(FrameAlgorithm):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        super().__init__(K, D, Uhat0, sigma2_0, 0.0, learning_rate, block_size, dtype)
+        if Uhat0 is not None and D is None:
+            D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
+        super().__init__(K, D, block_size, dtype)
+        sigma2 = np.zeros(self.K) if sigma2_0 is None else check_start(sigma2_0, "sigma2_0", (self.K,))
+        self._set_up(learning_rate, Uhat0, sigma2)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         Q, R = np.linalg.qr(Uhat0)
@@ -275,39 +297,67 @@ class IPCA(FrameAlgorithm):
         self._P: Floats = np.zeros((0, self.K))
         self._T: Floats = np.zeros((0, 0))
 
+    def _running_state(self) -> IPCARunning:
+        frame = self._frame.state()
+        n, m = frame.coordinates.shape
+        return IPCARunning(
+            frame,
+            self._S.copy(),
+            self._N.copy(),
+            None if self._delta == NOT_MADE else float(self._delta),
+            int(self._spent),
+            int(self._since_restore),
+            self._steps[:n].copy(),
+            self._P[:n].copy(),
+            self._T[:n, :m].copy() if n else np.zeros((0, m)),
+        )
+
+    @classmethod
+    def checked(cls, running: IPCARunning) -> IPCARunning:
+        check_frame(running.frame, cls._orthonormal)
+        return running
+
+    def _restore(self, running: IPCARunning) -> None:
+        super()._begin(running.frame.basis)
+        fresh, n = self._frame, len(running.steps)
+        self._frame = Frame.from_state(running.frame, self.open_capacity, self._orthonormal)
+        self._S, self._N = running.S.copy(), running.N.copy()
+        self._delta = NOT_MADE if running.delta is None else running.delta
+        self._spent, self._since_restore = running.spent, running.since_restore
+        self._hold(running.steps)
+        self._P, self._T = np.zeros((self._frame.capacity, self.K)), np.zeros_like(self._frame.open_coordinates)
+        self._P[:n], self._T[:n, : running.T.shape[1]] = running.P, running.T
+        self._adopt(fresh)
+
     def _default_rate(self, t: int) -> float:
         return 1.0 / (t + 1.0)
 
-    def _advance(self, block: FrameBlock, first: int, last: int, alphas: Floats) -> Floats:
+    def _advance(self, first: int, last: int) -> Floats:
+        frame = self._frame
         if first == 0:
-            self._P, self._T = np.zeros((len(block.rows), self.K)), np.zeros_like(block.rows)
+            self._P, self._T = np.zeros((len(frame.rows), self.K)), np.zeros_like(frame.rows)
         Y = np.empty((last - first, self.K))
         P, T, S, N, delta, spent = self._P, self._T, self._S, self._N, self._delta, self._spent
-        outcome = recur(block.rows, block.first, alphas, first, last, block.Z, block.plain, P, T, S, N, delta, spent, Y)
+        outcome = recur(frame.rows, frame.first, self._steps, first, last, frame.Z, frame.plain, P, T, S, N, delta, spent, Y)
         self._delta, self._spent = outcome
         self._since_restore += last - first
         return Y
 
     def _close(self) -> None:
-        assert self._block is not None
-        self._block.expand_by(self._P, self._T)
+        self._frame.expand_by(self._P, self._T)
         if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) a sample
             self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
 
-    def get_components(self, orthogonalize: bool = True) -> Any:
-        if orthogonalize or self._block is None:
-            return super().get_components()
-        self._flush()
-        return np.array(self._block.basis.T)  # what outputs are coordinates in
+    def _components(self, orthogonalize: bool) -> Array:
+        return super()._components(True) if orthogonalize else np.array(self._frame.basis.T)  # what outputs are coordinates in
 
     def _raw_basis(self) -> Array:
-        assert self._block is not None
         vectors = eigh(self._S)[1][:, ::-1]
-        return matmul(vectors.T.astype(self.dtype), self._block.basis)
+        return matmul(vectors.T.astype(self.dtype), self._frame.basis)
 
     @property
     def sigma2(self) -> Floats:
-        if self._block is None:
-            return super().sigma2
-        self._flush()
-        return np.asarray(np.maximum(eigh(self._S, eigvals_only=True)[::-1], 0.0))
+        with self._lock:
+            if not self._started:
+                return super().sigma2
+            return np.asarray(np.maximum(eigh(self._S, eigvals_only=True)[::-1], 0.0))

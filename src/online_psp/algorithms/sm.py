@@ -19,15 +19,15 @@ Departure from the paper, which changes no iterate: M is not factored anew at ev
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import lapack
 
 from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._checks import check_start
-from online_psp.algorithms._similarity import SimilarityMatching, fade, hand_out, open_input
+from online_psp.algorithms._similarity import Schedule, SimilarityMatching, fade, hand_out, open_input
+from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.symmetric import largest_of
 from online_psp.engine.types import Array, Floats, Rate
@@ -161,16 +161,25 @@ class SM(SimilarityMatching):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        lateral = None if M0 is None else check_start(M0, "M0", (K, K))
-        super().__init__(K, D, W0, lateral, gamma, learning_rate, beta, block_size, dtype)
+        if W0 is not None and D is None:
+            D = np.shape(W0)[-1] if np.ndim(W0) else None
+        super().__init__(K, D, block_size, dtype)
+        lateral = None if M0 is None else check_start(M0, "M0", (self.K, self.K))
+        self._set_up(Schedule(gamma, learning_rate, beta), W0, lateral)
+
+    @classmethod
+    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
+        variances = cls.positive(variances, dtype)
+        W, M = cls._fixed_point(components, variances)
+        return cls(*components.shape, W0=W, M0=M, block_size=block_size, dtype=dtype)
 
     @property
     def M(self) -> Floats:
         """(K, K) lateral weights."""
-        self._flush()
-        return self._M.copy()
+        with self._lock:
+            return self._settled()._M.copy()
 
-    def _restore(self) -> None:
+    def _restore_solver(self) -> None:
         factor, failed = lapack.dpotrf(self._M)
         if failed:
             self._lift_unexcited()

@@ -36,7 +36,6 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file; checkpoints go there too.")],
     algorithm: Annotated[str, typer.Option(help="fsm, sm, ipca or ccipca.")] = "fsm",
     oversample: Annotated[int | None, typer.Option(min=0, help="Directions kept beyond the components.")] = None,
-    gamma: Annotated[float, typer.Option(help="Step size of fsm and sm: 2 weighs all rows alike, less forgets.")] = 2.0,
     center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean.")] = True,
     whiten: Annotated[bool, typer.Option("--whiten", help="Scale scores to unit variance.")] = False,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the source.")] = 1,
@@ -62,8 +61,6 @@ def fit(
         raise fail(f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm}.", USAGE)
     if on_bad_row not in ("stop", "skip"):
         raise fail(f"--on-bad-row must be stop or skip; got {on_bad_row}.", USAGE)
-    if not gamma > 0:
-        raise fail(f"--gamma must be positive; got {gamma}.", USAGE)
     if dtype is not None and features is None and dtype not in ("float32", "float64"):
         raise fail(f"--dtype must be float32 or float64, unless --features says that the data is raw binary; got {dtype}.", USAGE)
     if output.suffix == ".mat":
@@ -74,7 +71,6 @@ def fit(
         "n_components": components,
         "algorithm": algorithm,
         "oversample": oversample,
-        "gamma": gamma,
         "center": center,
         "whiten": whiten,
     }

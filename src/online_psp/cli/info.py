@@ -19,7 +19,7 @@ def info(
     """What a model file holds: settings, samples seen, source and position, and the variances as a picture."""
     with one_sentence():
         from online_psp.io import runs as streams
-        from online_psp.pca import snapshot as pca_state
+        from online_psp.pca import files as pca_state
 
         fitted, header = pca_state.load(model)
         run = streams.from_header(fitted, header) if "source" in header else None

@@ -23,7 +23,7 @@ def merge(
     check_output(output, force)
     with one_sentence():
         from online_psp.io.sources import SourceError
-        from online_psp.pca import snapshot as pca_state
+        from online_psp.pca import files as pca_state
 
         merged, header = pca_state.load(models[0])
         for path in models[1:]:

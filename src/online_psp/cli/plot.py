@@ -27,7 +27,7 @@ def plot(
     with one_sentence():
         from online_psp.io.model_file import replacing
         from online_psp.io.sources import SourceError
-        from online_psp.pca import snapshot as pca_state
+        from online_psp.pca import files as pca_state
 
         fitted, header = pca_state.load(model)
         if not hasattr(fitted, "_stream"):

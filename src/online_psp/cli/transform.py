@@ -49,7 +49,7 @@ def transform(
     with one_sentence():
         from online_psp.io.model_file import replacing
         from online_psp.io.sources import open_source
-        from online_psp.pca import snapshot as pca_state
+        from online_psp.pca import files as pca_state
 
         fitted, run = pca_state.load(model)
         rows = open_source(source, dtype=dtype, features=features, columns=columns_of(columns), header=header)

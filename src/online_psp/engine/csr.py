@@ -81,3 +81,35 @@ def scatter_squares(indptr: Array, indices: Array, data: Array, weights: Floats,
             j, value = indices[at], weights[i] * data[at]
             for other in range(at, indptr[i + 1]):
                 matrix[indices[other], j] += value * data[other]
+
+
+@kernel
+def column_moments(
+    indptr: Array, indices: Array, data: Array, weights: Floats, total: float, center: bool, means: Floats, spread: Floats
+) -> None:
+    """Weighted mean of each column, and the weighted sum of squares about it (about zero without `center`).
+
+    Parameters
+    ----------
+    weights, total : (n,), float
+        Weights of the rows, and their sum.
+    means, spread : (D,)
+        Zero at first, and filled.
+    """
+    n, D = len(indptr) - 1, means.shape[0]
+    present = np.zeros(D)
+    if center:
+        for i in range(n):
+            for at in range(indptr[i], indptr[i + 1]):
+                means[indices[at]] += weights[i] * data[at]
+        for j in range(D):
+            means[j] /= total
+    for i in range(n):
+        for at in range(indptr[i], indptr[i + 1]):
+            j = indices[at]
+            difference = data[at] - means[j]
+            spread[j] += weights[i] * difference * difference
+            present[j] += weights[i]
+    if center:
+        for j in range(D):
+            spread[j] += max(total - present[j], 0.0) * means[j] * means[j]

@@ -1,19 +1,25 @@
-"""Blocks in orthonormal coordinates, for algorithms in which the norms of small residuals matter; see `online_psp.engine.blocks`."""
+"""A basis and its samples in orthonormal coordinates, for algorithms in which the norms of small residuals matter.
+
+An inner product of two residuals taken from a Gram matrix is only good to ``eps ‖x‖²``; coordinates in an orthonormal frame of ``[B;
+X]`` are
+good to ``eps ‖x‖``. IPCA and CCIPCA recur on these.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp.engine.blas import add_product, dot, gram, matmul, turn_lower
-from online_psp.engine.blocks import Block, put_and_multiply
 from online_psp.engine.compiler import kernel
+from online_psp.engine.sizes import TILE_BYTES
+from online_psp.engine.store import put_and_multiply
 from online_psp.engine.types import Array, Floats
 
-_TILE_BYTES = 1 << 26
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
 _MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
 _SURE = 10.0  # how much larger pivots must be where they were followed
@@ -21,7 +27,7 @@ _SURE = 10.0  # how much larger pivots must be where they were followed
 
 def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
     """Columns of B that are worked on at a time, all of them unless there are very many, with those of X."""
-    width = max(64, _TILE_BYTES // (B.itemsize * (len(B) + len(X))))
+    width = max(64, TILE_BYTES // (B.itemsize * (len(B) + len(X))))
     for start in range(0, B.shape[1], width):
         columns = slice(start, start + width)
         yield columns, np.ascontiguousarray(X[:, columns])
@@ -73,7 +79,33 @@ def over_stack(Z: Floats, frame: Floats) -> Floats:
     return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
 
 
-class FrameBlock(Block):
+class FrameState(NamedTuple):
+    """A frame with its open block, as far as it is in use."""
+
+    basis: Annotated[Array, "K", "D"]
+    rows: Annotated[Array, "held", "D"]
+    Z: Annotated[Floats, "known", "m"]
+    coordinates: Annotated[Floats, "n", "m"]
+    frame: Annotated[Floats, "f", "f"]
+    H: Annotated[Floats, "K", "K"] | None
+    drift: float
+    carried: int
+    triangular: bool
+    direct: bool
+
+
+def check_frame(state: FrameState, orthonormal: bool) -> None:
+    """Raise a ValueError where the parts of a state do not fit together."""
+    (K, D), (n, m) = state.basis.shape, state.coordinates.shape
+    width = D if state.direct else K + n
+    held, known = 0 if state.direct else n, K if n and (state.direct or not orthonormal) else 0
+    if (m, len(state.rows), len(state.Z), len(state.frame)) != (width, held, known, width if n and not state.direct else 0):
+        raise ValueError("its open block does not fit its basis")
+    if state.drift < 0:
+        raise ValueError("its drift is negative")
+
+
+class Frame:
     """Coordinates in an orthonormal frame of the stacked rows.
 
     Q itself is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
@@ -81,8 +113,19 @@ class FrameBlock(Block):
     too small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
     Gram–Schmidt twice for a single sample), which costs more and loses nothing.
 
+    Parameters
+    ----------
+    basis : (K, D)
+        It is copied.
+    capacity : int
+        Samples that the open block has room for.
+    orthonormal : bool
+        Whether the recurrence keeps the basis so.
+
     Attributes
     ----------
+    n : int
+        Samples in the open block.
     Z : (K, m)
         Coordinates of the basis; the recurrence may change them in place. Empty for a basis that is `plain`, the first K coordinates.
     rows : (n, m)
@@ -91,13 +134,16 @@ class FrameBlock(Block):
         Sample s has no coordinates beyond ``first + s + 1``.
     """
 
-    def __init__(self, basis: Array, pending: int, orthonormal: bool) -> None:
-        super().__init__(basis, pending)
+    def __init__(self, basis: Array, capacity: int, orthonormal: bool, direct: bool | None = None) -> None:
+        self.K, self.D = basis.shape
+        self.capacity, self.n = capacity, 0
+        self.stack: Array = np.empty((self.K + capacity, self.D), dtype=basis.dtype)
+        self.stack[: self.K] = basis
         self.orthonormal = orthonormal  # the basis is so by construction; what little it drifts is taken out now and then
-        self.direct = self.D <= self.K + pending  # nothing to compress
-        m = self.D if self.direct else self.K + pending
+        self.direct = self.D <= self.K + capacity if direct is None else direct  # the coordinates are the features: nothing to compress
+        m = self.D if self.direct else self.K + capacity
         self.open_Z = np.zeros((self.K if self.direct or not orthonormal else 0, m))
-        self.open_rows = np.zeros((pending, m))
+        self.open_coordinates = np.zeros((capacity, m))
         self.open_frame = np.eye(0 if self.direct else m)
         self._known = 0  # how many rows of the open frame are those of the identity
         self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
@@ -112,7 +158,13 @@ class FrameBlock(Block):
         self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
         self._negligible = 4.0 * eps
 
+    @property
+    def basis(self) -> Array:
+        """(K, D), as of the last close (a view)."""
+        return self.stack[: self.K]
+
     def load(self, X: Array, G: Array | None = None) -> None:
+        """Compress a whole block, (n, D), given the lower half of ``X Xᵀ`` where that is known."""
         n, K, B = len(X), self.K, self.basis
         self.X, self._source, self._triangular = X, None, True
         if self.D <= K + n:
@@ -133,7 +185,7 @@ class FrameBlock(Block):
 
     @property
     def rows(self) -> Floats:
-        return self.open_rows if self.loaded is None else self.loaded[1]
+        return self.open_coordinates if self.loaded is None else self.loaded[1]
 
     @property
     def first(self) -> int:
@@ -273,7 +325,7 @@ class FrameBlock(Block):
         """Begin an open block: the frame of the basis alone."""
         K, B = self.K, self.basis
         self.open_Z[:] = 0.0
-        self.open_rows[:] = 0.0
+        self.open_coordinates[:] = 0.0
         self._triangular = True
         if self.direct:
             self.open_Z[:] = B
@@ -303,11 +355,11 @@ class FrameBlock(Block):
         if self.n == 0:
             self._open()
         if self.direct:
-            self.open_rows[self.n] = x
+            self.open_coordinates[self.n] = x
             self.n += 1
             return True
         at = self.K + self.n
-        coordinates, frame = self.open_rows[self.n], self.open_frame
+        coordinates, frame = self.open_coordinates[self.n], self.open_frame
         square, pivot = _add_to_frame(self.stack, at, x, frame, self._known, coordinates)
         if pivot > self._least_pivot * square:
             self.drift += square / pivot
@@ -339,6 +391,39 @@ class FrameBlock(Block):
         row /= row.dtype.type(residual)
         return residual
 
-    def nbytes(self) -> int:
-        small = (self.open_Z, self.open_rows, self.open_frame)
-        return self.stack.nbytes + sum(array.nbytes for array in small)
+    def state(self) -> FrameState:
+        """All of it, in arrays of its own, and no larger than the open block needs."""
+        n, K, direct = self.n, self.K, self.direct
+        m = self.D if direct else K + n
+        held = 0 if direct else n  # the samples of a direct block are not in the stack
+        known = len(self.open_Z) if n else 0
+        frame = self.open_frame[:m, :m] if n and not direct else np.zeros((0, 0))
+        return FrameState(
+            self.basis.copy(),
+            self.stack[K : K + held].copy(),
+            self.open_Z[:known, :m].copy(),
+            self.open_coordinates[:n, :m].copy(),
+            frame.copy(),
+            None if self.H is None else self.H.copy(),
+            float(self.drift),
+            self.carried,
+            self._triangular,
+            direct,
+        )
+
+    @classmethod
+    def from_state(cls, state: FrameState, capacity: int, orthonormal: bool) -> Frame:
+        """The frame again, with room for more samples."""
+        n, m = state.coordinates.shape
+        made = cls(state.basis, max(capacity, n + 1), orthonormal, state.direct)
+        made.n = n
+        made.stack[made.K : made.K + len(state.rows)] = state.rows
+        made.open_Z[: len(state.Z), :m] = state.Z
+        made.open_coordinates[:n, :m] = state.coordinates
+        if len(state.frame):
+            made.open_frame[:] = 0.0
+            made.open_frame[:m, :m] = state.frame
+        made._known = made.known()
+        made.H = None if state.H is None else state.H.copy()
+        made.drift, made.carried, made._triangular = state.drift, state.carried, state.triangular
+        return made

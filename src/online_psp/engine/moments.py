@@ -1,76 +1,239 @@
-"""Mean and scatter of a stream: exact, in one pass, and mergeable.
+"""Mean and variances of a stream: exact, in one pass, weighted, and mergeable.
 
-With ``T`` the weight seen before a row of weight ``w``, and ``μ`` the mean of it, the centred row is ``x̃ = sqrt(T/(T+w)) (x − μ)``. Then
-``Σ w x̃ x̃ᵀ`` is the scatter about the *final* mean, exactly: whatever learns from x̃ learns from centred data, without having known the
-mean.
+Let a row have the share ``s`` in the weighted average of all rows up to it: ``s = w/W``, W the sum of the weights so far, old ones faded
+where
+the stream forgets. Then, with μ and V the mean and the covariance before it, the centred row is ``x̃ = sqrt(1−s) (x − μ)``, and::
+
+    μ ← μ + s (x − μ)
+    V ← (1−s) V + s x̃ x̃ᵀ
+
+exactly. Whatever learns from x̃ with these shares learns from centred data, without having known the mean.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_psp.engine.compiler import kernel
+from online_psp.engine.csr import column_moments, scatter_sums
+from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
 
 
 @kernel
-def center_rows(rows: Array, weights: Floats, mean: Floats, weight: float) -> tuple[float, float]:
-    """Turn rows into centred rows in place, and move the mean.
+def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares: Floats) -> tuple[float, float]:
+    """Shares of rows in the weighted average up to each of them.
+
+    Parameters
+    ----------
+    weights : (n,), positive
+    decays : (n,) or (1,)
+        What is left of all earlier weights when a row comes.
+    weight, squares : float
+        Sum of the weights so far, and of their squares.
+    shares : (n,), filled
+
+    Returns
+    -------
+    weight, squares : float
+        Brought up to date.
+    """
+    many = decays.shape[0] > 1
+    for i in range(weights.shape[0]):
+        decay = decays[i] if many else decays[0]
+        weight = decay * weight + weights[i]
+        squares = decay * decay * squares + weights[i] * weights[i]
+        shares[i] = weights[i] / weight
+    return weight, squares
+
+
+def weights_left(shares: Floats) -> tuple[Floats, float]:
+    """What each of n rows counts after the last of them, (n,), and what is left of everything before the first."""
+    keep = np.cumprod((1.0 - shares)[::-1])[::-1]
+    return shares * np.append(keep[1:], 1.0), float(keep[0]) if len(keep) else 1.0
+
+
+@kernel
+def center_rows(rows: Array, shares: Floats, unit: float, mean: Floats, variance: Floats) -> None:
+    """Turn rows into centred rows in place, and move the mean and the variance of each feature.
 
     Parameters
     ----------
     rows : (n, D), changed in place
-    weights : (n,), positive
-    mean : (D,), changed in place
-    weight : float
-        Seen so far.
-
-    Returns
-    -------
-    weight, scatter : float
-        Seen now, and what these rows add to the trace of the scatter.
+    shares : (n,)
+    unit : float
+        What rows are multiplied by first.
+    mean, variance : (D,), changed in place
     """
-    scatter = 0.0
     for i in range(rows.shape[0]):
-        row, w = rows[i], weights[i]
-        scale, share = np.sqrt(weight / (weight + w)), w / (weight + w)
-        square = 0.0
+        row, share = rows[i], shares[i]
+        keep = 1.0 - share
+        scale = np.sqrt(keep)
         for j in range(row.shape[0]):
-            difference = row[j] - mean[j]
-            mean[j] += share * difference
-            centred = scale * difference
-            row[j] = centred
-            square += centred * centred
-        scatter += w * square
-        weight += w
-    return weight, scatter
+            difference = unit * row[j] - mean[j]
+            step = share * difference
+            mean[j] += step
+            variance[j] = keep * (variance[j] + step * difference)
+            row[j] = scale * difference
 
 
-class Moments(NamedTuple):
-    """What is known of a stream of rows: enough to merge it with another."""
+@kernel
+def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats) -> None:
+    """The same for rows that are not centred: they are scaled, and the mean squares of the features move."""
+    for i in range(rows.shape[0]):
+        row, share = rows[i], shares[i]
+        keep = 1.0 - share
+        for j in range(row.shape[0]):
+            value = unit * row[j]
+            row[j] = value
+            variance[j] = keep * variance[j] + share * (value * value)
 
-    weight: float
-    """Sum of the weights of its rows; their number, where they had none."""
-    mean: Floats
-    """(D,)"""
-    scatter: float
-    """Trace of the scatter about the mean."""
 
+class Sums:
+    """The running sum of sparse rows, which moves only where rows have entries.
 
-def merge_moments(one: Moments, two: Moments) -> tuple[Moments, Floats]:
-    """The moments of both streams together, exactly, and the row that the difference of their means adds to the scatter.
-
-    Returns
-    -------
-    merged : Moments
-    between : (D,)
-        ``scatter = scatter_1 + scatter_2 + between betweenᵀ``.
+    Attributes
+    ----------
+    vector : (D,)
+        Sum of the rows, each times its weight.
+    total : float
+        Sum of the weights.
     """
-    weight = one.weight + two.weight
+
+    def __init__(self, mean: Floats, total: float) -> None:
+        self.vector: Floats = mean * total if total > 0 else np.zeros_like(mean)
+        self.total = total
+
+    @property
+    def mean(self) -> Floats:
+        return self.vector / self.total if self.total > 0 else np.zeros_like(self.vector)
+
+    def take(self, rows: Any) -> None:
+        """Move past sparse rows."""
+        scatter_sums(rows.indptr, rows.indices, rows.data, rows.weights, self.vector)
+        self.total += float(rows.weights.sum())
+
+    def fade(self, left: float) -> None:
+        """Let all weights fade to a share of what they were; the mean stays."""
+        self.vector *= left
+        self.total *= left
+
+
+class Moments:
+    """Count, weight, mean and variances of the rows seen so far. It alone moves the mean.
+
+    Attributes
+    ----------
+    count : int
+        Rows.
+    weight, squares : float
+        Sum of their weights, faded where the stream forgets, and of the squares of these.
+    variance : (D,)
+        Mean square about the mean (about zero where rows are not centred), divided by the weight.
+    """
+
+    def __init__(self, D: int) -> None:
+        self.count = 0
+        self.weight = self.squares = 0.0
+        self.variance: Floats = np.zeros(D)
+        self._mean: Floats = np.zeros(D)
+        self._sums: Sums | None = None  # in place of the mean, while rows are sparse
+
+    @property
+    def mean(self) -> Floats:
+        """(D,)"""
+        return self._mean if self._sums is None else self._sums.mean
+
+    @mean.setter
+    def mean(self, mean: Floats) -> None:
+        self._mean, self._sums = mean, None
+
+    @property
+    def total_variance(self) -> float:
+        return float(self.variance.sum())
+
+    def shares(self, weights: Floats, decays: Floats) -> Floats:
+        """Count rows; their shares, (n,), in the weighted average up to each."""
+        shares = np.empty(len(weights))
+        self.weight, self.squares = weigh(weights, decays, self.weight, self.squares, shares)
+        self.count += len(weights)
+        return shares
+
+    def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> None:
+        """Centre rows, (n, D), in place, and move past them."""
+        if center:
+            self.mean = self.mean  # no running sum any more
+            center_rows(rows, shares, unit, self._mean, self.variance)
+        else:
+            scale_rows(rows, shares, unit, self.variance)
+
+    def sums(self, total: float) -> Sums:
+        """The running sum of rows that weighed `total`, for sparse rows; whoever learns from those moves it, by `Sums.take`."""
+        if self._sums is None:
+            self._sums = Sums(self._mean, total)
+        return self._sums
+
+    def take_sparse(self, matrix: Any, weights: Floats, before: float, center: bool) -> None:
+        """Move the variances, but not the mean, past CSR rows whose weights follow on a total of `before`."""
+        D = len(self.variance)
+        added, means, spread = float(weights.sum()), np.zeros(D), np.zeros(D)
+        column_moments(matrix.indptr, matrix.indices, matrix.data, weights, added, center, means, spread)
+        total = before + added
+        if center:
+            spread += before * added / total * (means - self.mean) ** 2
+        self.variance = (before * self.variance + spread) / total
+
+    def take_array(self, rows: Any, weights: Floats, before: float, unit: float, center: bool) -> Any:
+        """Centred rows of another array library, whose weights follow on a total of `before`; moves past them.
+
+        They are centred all at once: each by the mean of what came before it, as sums of the rows, which stay where they are.
+        """
+        xp, of = rows.library.xp, rows.library.of
+        X = rows.X * unit if unit != 1.0 else rows.X
+        after = before + np.cumsum(weights)
+        total = float(after[-1])
+        apart = X - of(self.mean) if center else X
+        weighted = apart * of(weights[:, np.newaxis])
+        squares = to_host(xp.sum(weighted * apart, axis=0)).astype(np.float64)
+        if not center:
+            self.variance = (before * self.variance + squares) / total
+            return type(rows)(X, rows.library.dtype)
+        earlier = np.concatenate([[before], after[:-1]])
+        share = np.divide(1.0, earlier, out=np.zeros(len(earlier)), where=earlier > 0)
+        sums = xp.cumulative_sum(weighted, axis=0)
+        shift = xp.concat([xp.zeros_like(sums[:1, :]), sums[:-1, :]], axis=0)
+        centred = (apart - shift * of(share[:, np.newaxis])) * of(np.sqrt(earlier / after)[:, np.newaxis])
+        moved = to_host(sums[-1, :]).astype(np.float64) / total  # of the mean
+        self.variance = (before * self.variance + squares) / total - moved**2
+        self.mean = self.mean + moved
+        return type(rows)(centred, rows.library.dtype)
+
+    def copy(self) -> Moments:
+        new = Moments(len(self.variance))
+        new.count, new.weight, new.squares = self.count, self.weight, self.squares
+        new.variance, new._mean = self.variance.copy(), self.mean.copy()
+        return new
+
+
+class Merged(NamedTuple):
+    """The moments of two streams together, exactly."""
+
+    moments: Moments
+    parts: tuple[float, float]
+    """The share of each stream in the average."""
+    between: Floats
+    """(D,): what the difference of the means adds to the covariance is ``between betweenᵀ``."""
+
+
+def merge_moments(one: Moments, two: Moments, center: bool) -> Merged:
+    """Both streams as one."""
+    merged = Moments(len(one.variance))
+    merged.count, merged.weight, merged.squares = one.count + two.count, one.weight + two.weight, one.squares + two.squares
+    share = two.weight / merged.weight if merged.weight else 0.0
     difference = two.mean - one.mean
-    share = two.weight / weight if weight else 0.0
-    between: Floats = np.sqrt(one.weight * share) * difference
-    mean = one.mean + share * difference
-    return Moments(weight, mean, one.scatter + two.scatter + float(between @ between)), between
+    between: Floats = np.sqrt(share * (1.0 - share)) * difference if center else np.zeros_like(difference)
+    merged.mean = one.mean + share * difference
+    merged.variance = (1.0 - share) * one.variance + share * two.variance + between**2
+    return Merged(merged, (1.0 - share, share), between)

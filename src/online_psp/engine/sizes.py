@@ -1,4 +1,4 @@
-"""How many samples to take at a time, from a model of what they cost; ``python -m benchmarks speed`` measures how good it is.
+"""Block sizes, from a model of what blocks cost, and every limit on memory. ``python -m benchmarks speed`` measures how good the model is.
 
 A block has a fixed cost F, whatever its size: calls, passes over the basis, for some algorithms products of K² with the basis. What grows
 with its size n is, per sample, what its samples have to do with each other: n/2 inner products with earlier ones, each at p. Then
@@ -10,6 +10,22 @@ from __future__ import annotations
 
 import math
 from typing import NamedTuple
+
+# Limits on memory. Each is a matter of speed alone: none of them changes a result, or what a model file holds.
+STRIP = 8192
+"""Columns of a row that a single-sample product works on at a time."""
+LARGE_STACK = 1 << 22
+"""Numbers in a basis from which on BLAS, with its threads, beats the loop for single samples."""
+TILE_BYTES = 1 << 26
+"""Columns of a basis that are recombined at a time."""
+GRAM_AHEAD = 1 << 21
+"""Inner products of rows that are computed ahead of the blocks that need them."""
+CHECK_BYTES = 1 << 24
+"""Rows that are converted at a time to see whether they are finite."""
+CENTRE_BYTES = 1 << 22
+"""Rows that are centred at a time."""
+REFRESH_ENTRIES = 4
+"""Sparse entries, in multiples of D, between two exact computations of what is otherwise followed from block to block."""
 
 _FLOPS = 30e9  # matrix products, one core
 _NEAR = 40e9  # bytes a second from the caches
@@ -64,3 +80,10 @@ def _rounded(size: float, step: int, least: int, most: int) -> int:
 
 def _bandwidth(D: int, K: int) -> float:
     return _NEAR if 8 * D * K <= _NEAR_BYTES else _FAR
+
+
+def sparse_frame_rows(D: int) -> int:
+    """How many sparse rows IPCA and CCIPCA take at a time: the basis moves once a block, at 2 D K²; a row costs about K² times their
+    number.
+    """
+    return int(min(max(2 ** round(math.log2(math.sqrt(2 * D))), 32), 1024))

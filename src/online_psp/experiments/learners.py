@@ -135,7 +135,8 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
     if builders is not None and algorithm in builders:
         return builders[algorithm]
     if algorithm in ALGORITHMS:
-        return ALGORITHMS[algorithm]
+        known: Callable[..., Any] = ALGORITHMS[algorithm]
+        return known
     module_name, colon, attribute = algorithm.partition(":")
     if not colon:
         raise ValueError(f"There is no algorithm {algorithm!r}: say one of {', '.join(ALGORITHMS)}, or module:Class for your own.")

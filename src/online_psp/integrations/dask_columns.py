@@ -15,16 +15,17 @@ import uuid
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, solve_triangular
 from scipy.sparse import issparse
 
-from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._checks import check_count
+from online_psp.algorithms._base import BlockSize, State
 from online_psp.algorithms._similarity import inverse
 from online_psp.algorithms.fsm import FSM
-from online_psp.engine.blocks import GramBlock
-from online_psp.engine.sparse import SparseGramBlock, SparseRows
+from online_psp.engine.checks import check_count, checked_steps
+from online_psp.engine.rows import SparseRows
+from online_psp.engine.sparse_store import SparseStore
+from online_psp.engine.store import DenseStore, Store
 from online_psp.engine.types import Array, Floats, Rate
 
 _PATIENCE = 2.0  # seconds between two looks at whether all workers are still there
@@ -33,26 +34,25 @@ _PATIENCE = 2.0  # seconds between two looks at whether all workers are still th
 
 
 class Shard:
-    """One worker's columns: a block like any other, and the number of the last request."""
+    """One worker's columns: a basis like any other, and the number of the last request."""
 
     def __init__(self, basis: Array) -> None:
-        self.block = GramBlock(basis, 0)
+        self.store: Store = DenseStore(basis, 0)
         self.dtype = basis.dtype
         self.number = 0
         self.answer: tuple[Floats, Floats] | None = None
 
     def apply(self, operations: list[tuple[str, tuple[Any, ...]]]) -> None:
         for name, arguments in operations:
-            getattr(self.block, name)(*arguments)
+            getattr(self.store, name)(*arguments)
 
     def load(self, rows: Any) -> tuple[Floats, Floats]:
         sparse = issparse(rows)
-        if sparse != isinstance(self.block, SparseGramBlock):
-            basis = self.block.basis
-            self.block = SparseGramBlock(basis, None) if sparse else GramBlock(basis, 0)
+        if sparse != isinstance(self.store, SparseStore):
+            basis = self.store.read()
+            self.store = SparseStore(basis, None) if sparse else DenseStore(basis, 0)
         own: Any = SparseRows(rows.tocsr().astype(self.dtype)) if sparse else np.ascontiguousarray(rows, dtype=self.dtype)
-        self.block.load(own)
-        return self.block.P, self.block.G
+        return self.store.compress(own)
 
 
 _SHARDS: dict[str, Shard] = {}
@@ -81,11 +81,11 @@ def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) 
     first = (chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])).astype(np.float64)
     random = np.random.default_rng(seed).standard_normal((A.shape[1] - K, first.shape[1]))
     _SHARDS[name] = Shard((A @ np.concatenate([first, random])).astype(dtype))
-    return _own_gram(name), np.asarray(first @ _held(name).block.basis.astype(np.float64).T)
+    return _own_gram(name), np.asarray(first @ _held(name).store.read().astype(np.float64).T)
 
 
 def _own_gram(name: str) -> Floats:
-    basis = _held(name).block.basis.astype(np.float64)
+    basis = _held(name).store.read().astype(np.float64)
     return np.asarray(basis @ basis.T)
 
 
@@ -109,8 +109,8 @@ def _request(name: str, number: int, operations: list[Any], chunk: Any, start: i
 
 
 def _read(name: str, A: Floats | None) -> Array:
-    block = _held(name).block
-    return block.basis if A is None else block.times(A)
+    store = _held(name).store
+    return store.read() if A is None else store.times(A)
 
 
 def _forget(name: str) -> None:
@@ -166,12 +166,11 @@ class Workers:
         return list(self.client.gather(futures))
 
 
-class ColumnBlock(GramBlock):
-    """A block whose columns are elsewhere: what is to be done to the weights waits for the next request."""
+class ColumnStore:
+    """A basis whose columns are elsewhere: what is to be done to it waits for the next request."""
 
     def __init__(self, K: int, D: int, workers: Workers) -> None:
-        self.K, self.D, self.n, self.pending = K, D, 0, 0
-        self.loaded: tuple[Floats, Floats] | None = None
+        self.K, self.D = K, D
         self.workers = workers
         self.number = 0
         self.operations: list[tuple[str, tuple[Any, ...]]] = []
@@ -185,13 +184,15 @@ class ColumnBlock(GramBlock):
         self.operations = []
         return answers
 
-    def load(self, X: Any, G: Array | None = None) -> None:
-        answers = self.request(X.chunks, X.start, X.stop)
-        self.loaded = sum(P for P, _ in answers), sum(G for _, G in answers)
+    def compress(self, rows: Piece, G: Array | None = None) -> tuple[Floats, Floats]:
+        answers = self.request(rows.chunks, rows.start, rows.stop)
+        return sum(P for P, _ in answers), sum(G for _, G in answers)
 
-    def expand(self, a: float, C: Floats) -> None:
-        self.operations.append(("expand", (a, C)))
-        self.loaded = None
+    def add(self, a: float, C: Floats) -> None:
+        self.operations.append(("add", (a, C)))
+
+    def move(self, A: Floats, C: Floats) -> None:
+        self.operations.append(("move", (A, C)))
 
     def turn(self, A: Floats) -> None:
         self.operations.append(("turn", (A,)))
@@ -199,9 +200,11 @@ class ColumnBlock(GramBlock):
     def scale(self, factor: float) -> None:
         self.operations.append(("scale", (factor,)))
 
-    @property
-    def basis(self) -> Array:
-        """(K, D), brought to the client."""
+    def gram(self) -> Floats:
+        self.request(None)
+        return np.asarray(sum(self.workers.results(self.workers.start(_own_gram, self.workers.names))))
+
+    def read(self) -> Array:
         return self._read(None)
 
     def times(self, A: Floats) -> Array:
@@ -210,9 +213,6 @@ class ColumnBlock(GramBlock):
     def _read(self, A: Floats | None) -> Array:
         self.request(None)
         return np.concatenate(self.workers.results(self.workers.start(_read, self.workers.names, *self.workers.same(A))), axis=1)
-
-    def nbytes(self) -> int:
-        return 0
 
 
 class ColumnFSM(FSM):
@@ -256,7 +256,7 @@ class ColumnFSM(FSM):
     def fit_next(self, x: Any, step: float | None = None) -> Array:
         raise TypeError("Columns over workers take blocks of rows: a round trip for each single one would cost far more than the work.")
 
-    def fit_block(self, X: Any, steps: Floats | None = None) -> Array:
+    def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Array:
         """Learn from n samples; the iterates are those of `FSM.fit_block`.
 
         Parameters
@@ -271,23 +271,35 @@ class ColumnFSM(FSM):
         """
         if np.ndim(X) != 2 or (self.D is not None and X.shape[1] != self.D):
             raise ValueError(f"fit_block takes samples as rows, shape (n, {self.D or 'D'}); got shape {np.shape(X)}.")
-        if self.D is None:
-            self._check_features(X.shape[1])
-            self._edges = [int(edge) for edge in np.linspace(0, X.shape[1], len(self._workers.addresses) + 1)]
-        outputs, done = [np.empty((0, self.K))], 0
+        with self._lock:
+            if self.D is None:
+                self._check_features(X.shape[1])
+                self._edges = [int(edge) for edge in np.linspace(0, X.shape[1], len(self._workers.addresses) + 1)]
+            rates = self._rates(self.t, X.shape[0]) if steps is None else (checked_steps(steps, X.shape[0], self.most_step),) * 2
+            self._check_chunks(X)
+            outputs, done = [np.empty((0, self.K))], 0
+            for n, chunks in self._chunks(X):
+                own = tuple(rate[done : done + n] for rate in rates)
+                first = 0
+                if not self._started:
+                    outputs.append(self._start_from(chunks, n, X.shape[1], [rate[: self.K] for rate in own]))
+                    self.t = first = len(outputs[-1])
+                for start, stop in self._cuts(first, n, own, self.block_rows):
+                    outputs.append(self._take_block(Piece(chunks, start, stop), [rate[start:stop] for rate in own]).copy())
+                    self.t += stop - start
+                done += n
+            return np.concatenate(outputs).astype(self.dtype)
+
+    def _check_chunks(self, X: Any) -> None:
+        """Before anything is learned from a call, all of its rows are known to be finite; each worker looks at its own columns."""
+        done = 0
         for n, chunks in self._chunks(X):
             if not all(self._workers.results(self._workers.start(_finite, chunks))):
                 raise ValueError(f"Rows {done} to {done + n - 1} have NaN or infinity; every value must be finite.")
-            rates = self._rates(self.t, n) if steps is None else (steps[done : done + n],) * 2
-            first = 0
-            if self._block is None:
-                outputs.append(self._start_from(chunks, n, X.shape[1], [rate[: self.K] for rate in rates]))
-                self.t = first = len(outputs[-1])
-            for start, stop in self._cuts(first, n, rates, self.block_rows):
-                outputs.append(self._take_block(Piece(chunks, start, stop), [rate[start:stop] for rate in rates]).copy())  # type: ignore[arg-type]
-                self.t += stop - start
             done += n
-        return np.concatenate(outputs).astype(self.dtype)
+
+    def state(self) -> State:
+        raise TypeError("A model whose columns are on workers cannot be copied or saved; read its components, or its W, in place of that.")
 
     def _chunks(self, X: Any) -> Any:
         """Rows of chunks as (number of rows, one future a worker); the next is being read while one is used."""
@@ -295,7 +307,7 @@ class ColumnFSM(FSM):
         if not hasattr(X, "rechunk"):
             rows = X if issparse(X) else np.asarray(X)
             pieces = [rows[:, columns] for columns in slices]
-            yield X.shape[0], [ask.client.scatter(piece, workers=[at]) for piece, at in zip(pieces, ask.addresses, strict=True)]
+            yield X.shape[0], [ask.client.scatter(piece, workers=[at], hash=False) for piece, at in zip(pieces, ask.addresses, strict=True)]
             return
         X = X.rechunk({1: tuple(part.stop - part.start for part in slices)})
         grid = X.to_delayed()
@@ -328,9 +340,9 @@ class ColumnFSM(FSM):
         answers = ask.results(ask.start(_begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype)))
         turn = np.linalg.inv(np.linalg.cholesky(sum(H for H, _ in answers)))
         self.D = D
-        self._begin_with(ColumnBlock(K, D, ask))
-        assert self._block is not None
-        self._block.turn(self._scale * turn)
+        self._begin_in(ColumnStore(K, D, ask))
+        self._started = True
+        self._store.turn(self._scale * turn)
         if not (known.all() and self._stays_put((rates[0], rates[1]))):
             return np.empty((0, K))
         Y: Floats = sum(P for _, P in answers) @ turn.T
@@ -347,14 +359,13 @@ class ColumnFSM(FSM):
         """
         from dask import array, delayed
 
-        if self._block is None:
+        if not self._started:
             raise ValueError(f"There is no model yet: it starts with the first {self.K} samples.")
         ask = self._workers
-        self._block.request(None)  # type: ignore[attr-defined]
-        H = sum(ask.results(ask.start(_own_gram, ask.names)))
+        H = self._store.gram()
         Minv = inverse(self._M)
         factor = np.linalg.cholesky(Minv @ H @ Minv)  # M⁻¹ W = factor Q, with Q orthonormal
-        variances, vectors = eigh(self._covariance_within(factor.T))
+        variances, vectors = eigh(self._covariance_within(np.asarray(factor.T, dtype=np.float64)))
         A = solve_triangular(factor, Minv, lower=True)
         futures = ask.start(_read, ask.names, *ask.same(vectors[:, ::-1].T @ A))
         widths = np.diff(self._edges)
@@ -364,7 +375,7 @@ class ColumnFSM(FSM):
     def close(self) -> None:
         """Let the workers forget their columns."""
         self._workers.results(self._workers.start(_forget, self._workers.names))
-        self._block = None
+        self._started = False
 
     def __enter__(self) -> Self:
         return self

@@ -40,8 +40,6 @@ class OnlinePCA(base.MiniBatchTransformer):
         One of fsm, sm, ipca, ccipca.
     oversample
         Directions kept beyond `n_components`; as many again and eight more by default.
-    gamma
-        Step size of FSM and SM: 2 weighs all samples alike, less forgets the old ones faster.
     whiten
         Scale the outputs to unit variances.
 
@@ -62,13 +60,11 @@ class OnlinePCA(base.MiniBatchTransformer):
         n_components: int = 2,
         algorithm: str = "fsm",
         oversample: int | None = None,
-        gamma: float = 2.0,
         whiten: bool = False,
     ) -> None:
         self.n_components = n_components
         self.algorithm = algorithm
         self.oversample = oversample
-        self.gamma = gamma
         self.whiten = whiten
         self._features: list[Any] = []
         self._model: _pca.OnlinePCA | None = None
@@ -114,7 +110,6 @@ class OnlinePCA(base.MiniBatchTransformer):
                 min(self.n_components, len(features)),
                 algorithm=self.algorithm,
                 oversample=self.oversample,
-                gamma=self.gamma,
                 whiten=self.whiten,
             )
 

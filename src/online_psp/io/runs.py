@@ -23,7 +23,7 @@ import numpy as np
 from online_psp.io.model_file import Fields, ModelFileError
 from online_psp.io.sources import Source, SourceError, open_source
 from online_psp.pca import OnlinePCA
-from online_psp.pca import snapshot as pca_state
+from online_psp.pca import files as pca_state
 
 _NAMED = 20  # bad rows that a run remembers by number
 
@@ -77,9 +77,9 @@ def describe(source: Source) -> dict[str, Any]:
     }
 
 
-def reopen(path: str | os.PathLike[str], learning_rate: Any = None) -> Run:
+def reopen(path: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds."""
-    model, header = pca_state.load(path, learning_rate)
+    model, header = pca_state.load(path)
     try:
         return from_header(model, header)
     except ModelFileError as error:

@@ -3,80 +3,88 @@
 Three phases, which the user does not see:
 
 *exact* (`exact.py`)
-    While nothing needs to be left out: the answer is that of batch PCA. Data with few features, or few directions, stays here for ever.
-*streaming*
-    The algorithm goes on from those K' directions with their variances.
+    While nothing needs to be left out the answer is that of batch PCA. Data with few features stays here for ever.
+*streaming* (`stream.py`)
+    The algorithm goes on from the K' directions found, with their variances.
 *read-out*
     When somebody asks, the K' directions are turned into ordered principal components, and the top K given.
 """
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
+import threading
 import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from online_psp.engine.arrays import ForeignRows, Kind, to_host
-from online_psp.engine.blas import dot, matmul
-from online_psp.engine.moments import merge_moments
-from online_psp.engine.types import Array, Floats, Rate
-from online_psp.pca.exact import ReadOut, merge_scatter
+from online_psp.engine.blas import matmul
+from online_psp.engine.libraries import Library
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.checks import check_rows, check_scores, check_values, check_weights, rows_dtype
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
-from online_psp.pca.settings import check_parameters, check_rows, check_weights, foreign_namespace, rank_for
-from online_psp.pca.stream import Stream
+from online_psp.pca.merging import merge
+from online_psp.pca.settings import check_components, check_settings
+from online_psp.pca.stream import Stream, View
+
+_BEGINNING = threading.RLock()  # so that two threads do not both begin the same model
 
 
 class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
 
-    A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and far more accurate. With
-    few features (up to six times the directions kept), or data of few directions, the result is exactly that of batch PCA.
+    A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and more accurate. With few
+    features (up to six times the directions kept), and for the first rows of any data, the result is exactly that of batch PCA.
+
+    One thread at a time learns; others may read meanwhile, and see the model as it stands between two calls.
 
     Parameters
     ----------
     n_components : int, float or None
         How many components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data
         has directions.
-    algorithm : {"fsm", "sm", "ipca", "ccipca"}
-        What learns.
+    algorithm : str
+        Streaming algorithm to use, a name in `online_psp.ALGORITHMS`.
     oversample : int, optional
-        Directions kept beyond `n_components`; as many again and eight more by default, within the number of features. More of them make
-        the result more accurate, and cost in proportion. With a float `n_components`: how many are kept in all, 128 by default.
-    gamma : float
-        Step size ``2/(gamma (t−1) + 2)`` for FSM and SM: 2 weighs all samples alike, less forgets the old ones faster.
-    ell : float
-        Amnesia of CCIPCA.
-    learning_rate : callable, optional
-        ``t → α_t`` in (0, 1), with t the weight seen so far; in place of `gamma` and `ell`.
+        Directions kept beyond `n_components`; as many again and 32 more by default, within the number of features. More of them make
+        the result more accurate, and cost in proportion.
+    max_rank : int, optional
+        Directions kept at most where `n_components` is a share of the variance; 512 by default.
     center : bool
         Subtract the mean, which is learned exactly along the way.
     whiten : bool
         Scale the output of `transform` to unit variances.
+    half_life : float, optional
+        Number of rows after which a row counts half; by default nothing is forgotten.
     block_size : int or "auto"
-        Samples compressed at a time. It changes speed, not results.
+        Samples compressed at a time. It changes speed, not results (but for rounding, and for ``algorithm="block"``, whose blocks it sets).
     dtype : float32, float64 or None
         Working precision; None keeps float32 data in float32 and takes everything else to float64.
-    random_state : None
-        Nothing here is random; it is accepted so that code written for other estimators runs.
+    batch_size, copy, random_state
+        Accepted so that code written for `IncrementalPCA` or `PCA` runs. Rows may come in any batches with the same result, input is
+        never changed, and nothing here is random.
 
     Attributes
     ----------
     components_ : (n_components_, D)
         Orthonormal rows, largest variance first; the entry of largest size in each is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
-    mean_ : (D,)
+    mean_, var_ : (D,)
+        Mean and variance of each feature, exact.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int
+    effective_samples_ : float
+        Sum of the weights of the rows, faded where the model forgets.
+    exact_ : bool
+        Whether nothing has been left out so far, so that all of this is what batch PCA gives.
     feature_names_in_ : (D,)
         Where the data had column names.
 
@@ -96,36 +104,39 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self,
         n_components: int | float | None = None,
         *,
-        algorithm: str = "fsm",
+        algorithm: str = "block",
         oversample: int | None = None,
-        gamma: float = 2.0,
-        ell: float = 2.0,
-        learning_rate: Rate | None = None,
+        max_rank: int | None = None,
         center: bool = True,
         whiten: bool = False,
+        half_life: float | None = None,
         block_size: int | str = "auto",
         dtype: DTypeLike | None = None,
+        batch_size: int | None = None,
+        copy: bool = True,
         random_state: Any = None,
     ) -> None:
         self.n_components: Any = n_components
         self.algorithm = algorithm
         self.oversample: Any = oversample
-        self.gamma = gamma
-        self.ell = ell
-        self.learning_rate = learning_rate
+        self.max_rank: Any = max_rank
         self.center = center
         self.whiten = whiten
+        self.half_life = half_life
         self.block_size = block_size
         self.dtype = dtype
+        self.batch_size = batch_size
+        self.copy = copy
         self.random_state = random_state
 
     # Learning
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from the rows of X alone, in one pass; the arguments are those of `partial_fit`."""
-        return self._fit(X, sample_weight, anew=True)
+        with _BEGINNING:
+            return self._begin(X, sample_weight)
 
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, check_input: bool = True) -> Self:
         """Learn from some more rows, one or many; however a stream is cut into calls, the model is the same.
 
         Parameters
@@ -134,19 +145,50 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         y : ignored
         sample_weight : (n,), optional
             Weights act as repeated samples.
+        check_input : bool
+            Accepted, as by `IncrementalPCA`; rows are always checked.
         """
-        return self._fit(X, sample_weight, anew=not hasattr(self, "_stream"))
-
-    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None, anew: bool) -> Self:
-        if anew:
-            check_parameters(self)
-        rows = check_rows(self, X, reset=anew)
-        weights = check_weights(sample_weight, rows)
-        if anew:
-            D = rows.shape[1]
-            self._stream = Stream(rank_for(self.n_components, self.oversample, D), D, rows.dtype)
-        self._stream.learn(rows, weights, self)
+        stream: Stream | None = self.__dict__.get("_stream")
+        if stream is None:
+            with _BEGINNING:
+                stream = self.__dict__.get("_stream")
+                if stream is None:
+                    return self._begin(X, sample_weight)
+        with stream.lock:
+            changed = stream.settings.differs(check_settings(self))
+            if changed:
+                raise ValueError(changed)
+            self._check_number(stream)
+            rows, weights = self._checked(X, sample_weight, stream)
+            stream.learn(rows, weights)
         return self
+
+    def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Self:
+        """Start anew; where something is wrong the estimator is as it was."""
+        settings = check_settings(self)
+        kept: dict[str, Any] = {name: self.__dict__[name] for name in ("n_features_in_", "feature_names_in_") if name in self.__dict__}
+        try:
+            rows = check_rows(self, X, settings.dtype, reset=True)
+            D = rows.D
+            wanted: Any = self.n_components
+            if isinstance(wanted, numbers.Integral) and int(wanted) > D:
+                raise ValueError(f"n_components must not be larger than the number of features, {D}; got {wanted}.")
+            check_values(rows, 0.0)
+            weights = check_weights(sample_weight, len(rows))
+            stream = Stream(settings, wanted, D, rows_dtype(rows))
+            stream.learn(*_counted(rows, weights))
+        except BaseException:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            self.__dict__.update(kept)
+            raise
+        self._stream = stream
+        return self
+
+    def _checked(self, X: ArrayLike, sample_weight: ArrayLike | None, stream: Stream) -> tuple[AnyRows, Floats]:
+        rows = check_rows(self, X, stream.settings.dtype, reset=False)
+        check_values(rows, stream.unit)
+        return _counted(rows, check_weights(sample_weight, len(rows)))
 
     def fit_next(self, x: Array) -> Array:
         """Learn from one sample, with little overhead: shape and finiteness are checked, no more.
@@ -166,14 +208,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if row.ndim != 1:
                 raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
             self.partial_fit(row[np.newaxis])
-            stream = self._stream
-        else:
-            row = np.array(x, dtype=stream.dtype)
-            if row.shape != (self.n_features_in_,):
-                raise ValueError(f"fit_next takes one sample of shape ({self.n_features_in_},); got shape {row.shape}.")
-            if not math.isfinite(dot(row, row)):
-                raise ValueError("The sample has NaN, infinity or values whose squares overflow; every value must be finite.")
-            stream.learn_one(row, self)
+            stream = self._fitted()
+            with stream.lock:
+                return self._project(stream, np.asarray(x, dtype=stream.dtype))
+        row = np.array(x, dtype=stream.dtype)
+        if row.shape != (stream.D,):
+            raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
+        with stream.lock:
+            check_values(DenseRows(row[np.newaxis]), stream.unit)
+            stream.learn_one(row)
+            return self._project(stream, np.asarray(x, dtype=stream.dtype))
+
+    def _project(self, stream: Stream, point: Array) -> Array:
+        """Coordinates of a point along the components as of their last read-out."""
         weight = stream.moments.weight
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
@@ -182,39 +229,36 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 scale, known = np.zeros(len(components)), self.explained_variance_ > 0
                 scale[known] = 1.0 / self._deviations(np.dtype(np.float64))[known]
                 components = scale[:, np.newaxis] * components
-            stream.components = np.ascontiguousarray(components, dtype=stream.dtype)
-        point = np.asarray(x, dtype=stream.dtype)
-        if self.center:
-            point = (point - stream.moments.mean).astype(stream.dtype, copy=False)
-        return matmul(stream.components, point)
+            stream.shown = np.ascontiguousarray(components, dtype=stream.dtype)
+        if stream.settings.center:
+            point = (point - stream.moments.mean / (stream.unit or 1.0)).astype(stream.dtype, copy=False)
+        return matmul(stream.shown, point)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Take in what another model has learned from other rows, as if this one had seen them too.
 
-        Means, counts and total variance come out exact. The components are those of the two truncated models together: the error is that of
-        keeping K' directions of each, about twice that of one pass at worst.
+        Means, counts and variances of the features come out exact, and so does everything where both models are exact. Otherwise the
+        components are those of the two truncated models together: the error is that of keeping K' directions of each.
 
         Parameters
         ----------
         other : OnlinePCA
-            Fitted, with the same number of features; it is left alone.
+            Fitted, with the same features; it is left alone.
         """
         for model in (self, other):
             check_is_fitted(model)
         if self.n_features_in_ != other.n_features_in_:
             raise ValueError(f"Models must have the same number of features; got {self.n_features_in_} and {other.n_features_in_}.")
-        if self.center != other.center:
-            raise ValueError("A model that centres and one that does not cannot be merged.")
-        mine, others = self._stream, other._stream
-        moments, between = merge_moments(mine.moments, others.moments)
-        if not self.center:
-            moments, between = moments._replace(scatter=mine.moments.scatter + others.moments.scatter), np.zeros_like(between)
-        merged = Stream(mine.rank, self.n_features_in_, mine.dtype)
-        merged.moments, merged.n_samples = moments, mine.n_samples + others.n_samples
-        merged.exact, rest = merge_scatter([mine.read_out(), others.read_out()], between[np.newaxis], mine.rank, mine.dtype)
-        if rest is not None:
-            merged.go_on_from(rest, self)
-        self._stream = merged
+        names = [getattr(model, "feature_names_in_", None) for model in (self, other)]
+        if names[0] is not None and names[1] is not None and not np.array_equal(names[0], names[1]):
+            at = int(np.argmin(np.asarray(names[0]) == np.asarray(names[1])))
+            raise ValueError(
+                f"Models must have the same features in the same order; feature {at} is {names[0][at]!r} and {names[1][at]!r}."
+            )
+        mine, theirs = self._fitted(), other._fitted()
+        first, second = sorted((mine, theirs), key=id)
+        with first.lock, second.lock:
+            self._stream = merge(mine, theirs)
         return self
 
     # Using
@@ -222,29 +266,30 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: ArrayLike) -> Any:
         """Coordinates of rows along the components, (n, n_components_)."""
         check_is_fitted(self)
-        rows = check_rows(self, X, reset=False)
-        if isinstance(rows, ForeignRows):
-            components = self.components_
-            scores: Any = rows.scores(components, self.mean_.astype(np.float64) @ components.T)
-            return scores / rows.kind.of(self._deviations(rows.dtype)) if self.whiten else scores
-        return self._scores(rows, self.components_)
+        view = self._view()
+        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
+        check_values(rows, 1.0)
+        return self._scores(rows, view)
 
-    def inverse_transform(self, X: ArrayLike) -> Array:
+    def inverse_transform(self, X: ArrayLike) -> Any:
         """Rows that have the given coordinates, (n, D)."""
         check_is_fitted(self)
-        xp = foreign_namespace(X)
-        scores = np.asarray(X) if xp is None else to_host(X)
-        components = self.components_
+        view = self._view()
+        components, dtype = view.components[: self._count(view)], self._fitted().dtype
+        scores, xp = check_scores(X, len(components))
         if self.whiten:
-            components = np.sqrt(self.explained_variance_)[:, np.newaxis].astype(components.dtype) * components
-        rows: Array = matmul(scores, components) + self.mean_
-        return rows if xp is None else Kind(xp, X, rows.dtype).of(rows)
+            components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
+        rows: Array = matmul(scores, components) + view.mean.astype(dtype)
+        return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Log-likelihood of each row under the probabilistic PCA model, (n,)."""
         check_is_fitted(self)
-        rows = check_rows(self, X, reset=False)
-        return log_likelihood(rows.toarray() if isinstance(rows, ForeignRows) else rows, self.mean_, *self._gaussian())
+        view = self._view()
+        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
+        check_values(rows, 1.0)
+        data: Any = rows.matrix() if isinstance(rows, SparseRows) else rows.dense(np.dtype(np.float64))
+        return log_likelihood(data, view.mean, *self._gaussian(view))
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows."""
@@ -253,15 +298,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def get_covariance(self) -> Floats:
         """The covariance of the probabilistic PCA model, (D, D)."""
         check_is_fitted(self)
-        return covariance(*self._gaussian())
+        return covariance(*self._gaussian(self._view()))
 
     def get_precision(self) -> Floats:
         """Its inverse, (D, D)."""
         check_is_fitted(self)
-        return precision(*self._gaussian())
-
-    def _gaussian(self) -> tuple[Array, Floats, float]:
-        return self.components_, self.explained_variance_, self.noise_variance_
+        return precision(*self._gaussian(self._view()))
 
     # Files
 
@@ -270,82 +312,68 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
         A name that ends in ``.mat`` gives a file for MATLAB and Octave, with what was learned but not the state to go on from.
         """
-        from online_psp.pca import snapshot as pca_state
+        from online_psp.pca.files import save
 
-        pca_state.save(self, path)
+        save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None) -> Self:
-        """Read a model that `save`, ``psp fit`` or, for ``.mat``, MATLAB's ``save_model`` has written.
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save`, ``psp fit`` or, for ``.mat``, MATLAB's ``save_model`` has written."""
+        from online_psp.pca.files import load
 
-        Parameters
-        ----------
-        path : path
-        learning_rate : callable, optional
-            Where the model had one: functions cannot be stored.
-        """
-        from online_psp.pca import snapshot as pca_state
-
-        model: Any = pca_state.load(path, learning_rate, cls)[0]
+        model: Any = load(path, cls)[0]
         return model  # type: ignore[no-any-return]
 
     # What was learned
 
     @property
     def components_(self) -> Array:
-        return self._read_out().components[: self.n_components_]
+        view = self._view()
+        return view.components[: self._count(view)]
 
     @property
     def explained_variance_(self) -> Floats:
-        return self._read_out().scatter[: self.n_components_] / self._degrees()
+        return self._variances(self._view())
 
     @property
     def explained_variance_ratio_(self) -> Floats:
-        total = self._fitted().moments.scatter
-        scatter = self._read_out().scatter[: self.n_components_]
-        return scatter / total if total > 0 else np.zeros_like(scatter)
+        view = self._view()
+        along = view.variances[: self._count(view)]
+        return along / view.total_variance if view.total_variance > 0 else np.zeros_like(along)
 
     @property
     def singular_values_(self) -> Floats:
-        return np.sqrt(self._read_out().scatter[: self.n_components_])
+        view = self._view()
+        return np.sqrt(view.variances[: self._count(view)] * view.weight)
 
     @property
     def mean_(self) -> Array:
-        stream = self._fitted()
-        return stream.moments.mean.astype(stream.dtype)
+        return self._view().mean.astype(self._fitted().dtype)
+
+    @property
+    def var_(self) -> Floats:
+        view = self._view()
+        return view.feature_variances * view.degrees(self._fitted().settings)
 
     @property
     def noise_variance_(self) -> float:
-        stream = self._fitted()
-        left_out: int = min(self.n_features_in_, stream.n_samples) - self.n_components_
-        if left_out <= 0:
-            return 0.0
-        rest = stream.moments.scatter - float(self._read_out().scatter[: self.n_components_].sum())
-        return float(max(rest, 0.0) / self._degrees() / left_out)
+        return self._noise(self._view())
 
     @property
     def n_samples_seen_(self) -> int:
-        return self._fitted().n_samples
+        return self._view().seen
+
+    @property
+    def effective_samples_(self) -> float:
+        return self._view().weight
 
     @property
     def n_components_(self) -> int:
-        wanted: Any = self.n_components
-        D: int = self.n_features_in_
-        if wanted is None:
-            scatter = self._read_out().scatter
-            return max(1, int(np.sum(scatter > D * np.finfo(self._fitted().dtype).eps * scatter[0])))
-        if isinstance(wanted, numbers.Integral):
-            return min(int(wanted), D)
-        explained = np.cumsum(self._read_out().scatter) / max(self._fitted().moments.scatter, np.finfo(np.float64).tiny)
-        enough = explained >= wanted - 1e-12
-        if not enough.any() and self._fitted().moments.scatter > 0:
-            warnings.warn(
-                f"The {len(explained)} directions kept explain {explained[-1]:.3f} of the variance, less than the {wanted} asked for; "
-                "pass a larger `oversample` to keep more.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return int(np.argmax(enough)) + 1 if enough.any() else len(explained)
+        return self._count(self._view())
+
+    @property
+    def exact_(self) -> bool:
+        return self._fitted().exact is not None
 
     @property
     def _n_features_out(self) -> int:
@@ -368,24 +396,80 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
         return stream
 
-    def _read_out(self) -> ReadOut:
-        return self._fitted().read_out()
+    def _view(self) -> View:
+        return self._fitted().view()
 
-    def _degrees(self) -> float:
-        """What the scatter is divided by to give variances."""
-        weight = self._fitted().moments.weight
-        return max(weight - 1.0, 1.0) if self.center else max(weight, 1.0)
+    def _check_number(self, stream: Stream) -> None:
+        """`n_components` may change while a stream goes on, up to what it keeps."""
+        wanted: Any = self.n_components
+        if isinstance(wanted, numbers.Integral) and int(wanted) > stream.rank:
+            raise ValueError(
+                f"n_components is {wanted} now, and the model keeps {stream.rank} directions; start anew with fit to have more."
+            )
 
-    def _scores(self, rows: Array, components: Array) -> Array:
-        scores: Array = rows @ components.T if issparse(rows) else matmul(rows, components.T)
-        if self.center:
-            scores -= (self._stream.moments.mean @ components.T).astype(scores.dtype)
-        if self.whiten:
-            scores /= self._deviations(scores.dtype)
-        return scores
+    def _count(self, view: View) -> int:
+        """How many components there are."""
+        wanted: Any = self.n_components
+        check_components(wanted)
+        if wanted is None:
+            eps = np.finfo(self._fitted().dtype).eps
+            return max(1, int(np.sum(view.variances > len(view.mean) * eps * view.variances[0])))
+        if isinstance(wanted, numbers.Integral):
+            self._check_number(self._fitted())
+            return min(int(wanted), len(view.components))
+        explained = np.cumsum(view.variances) / max(view.total_variance, np.finfo(np.float64).tiny)
+        enough = explained >= wanted - 1e-12
+        if not enough.any() and view.total_variance > 0:
+            warnings.warn(
+                f"The {len(explained)} directions kept explain {explained[-1]:.3f} of the variance, less than the {wanted} asked for; "
+                "pass a larger `max_rank` to keep more.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return int(np.argmax(enough)) + 1 if enough.any() else len(explained)
+
+    def _variances(self, view: View) -> Floats:
+        return view.variances[: self._count(view)] * view.degrees(self._fitted().settings)
+
+    def _noise(self, view: View) -> float:
+        K = self._count(view)
+        left_out: int = min(len(view.mean), view.seen) - K
+        if left_out <= 0:
+            return 0.0
+        rest = max(view.total_variance - float(view.variances.sum()), 0.0) + float(
+            view.variances[K:].sum()
+        )  # no difference of large numbers
+        return float(rest * view.degrees(self._fitted().settings) / left_out)
+
+    def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
+        return view.components[: self._count(view)], self._variances(view), self._noise(view)
+
+    def _scores(self, rows: AnyRows, view: View) -> Any:
+        components = view.components[: self._count(view)]
+        offset = view.mean @ components.T.astype(np.float64)
+        if isinstance(rows, ArrayRows):
+            found: Any = rows.scores(components, offset)
+            return found / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else found
+        if isinstance(rows, SparseRows):
+            scores: Array = np.asarray(rows.matrix() @ components.T)
+        else:
+            scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False))
+        if self._fitted().settings.center:
+            scores = scores - offset.astype(scores.dtype)
+        return scores / self._deviations(scores.dtype) if self.whiten else scores
+
+    def _scales(self, view: View) -> Floats:
+        return np.sqrt(self._variances(view))
 
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, kept from zero."""
-        scale = np.sqrt(self.explained_variance_)
+        scale = self._scales(self._view())
         smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
         return np.asarray(np.maximum(scale, smallest).astype(dtype))
+
+
+def _counted(rows: AnyRows, weights: Floats) -> tuple[AnyRows, Floats]:
+    """Rows that count at all, and their weights."""
+    if weights.all():
+        return rows, weights
+    return rows.take(np.flatnonzero(weights)), weights[weights > 0]

@@ -1,27 +1,34 @@
 """Principal directions without loss, while that costs no more than streaming.
 
 :class:`Scatter`
-    Few features (D ≤ 6 K'): the whole D×D scatter matrix is no larger than a few bases, and adding to it is cheaper than any recurrence.
+    Few features (D ≤ 6 K'): the whole D×D covariance is no larger than a few bases, and adding to it is cheaper than any recurrence.
 :class:`Kept`
-    Many features: rows that stand for all rows seen, while these have at most K' directions.
+    Many features: the first 6 K' rows themselves.
 
-Both take centred rows that already carry the square root of their weight.
+Both take centred rows with their shares in the weighted average of all rows (see `online_psp.engine.moments`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, eigh, svd
 
-from online_psp.engine.blas import matmul
+from online_psp.engine.blas import full_gram, matmul
 from online_psp.engine.csr import scatter_squares, scatter_sums
-from online_psp.engine.sparse import SparseRows
-from online_psp.engine.state import WritableState
+from online_psp.engine.moments import Sums, weights_left
+from online_psp.engine.rows import SparseRows
 from online_psp.engine.types import Array, Floats
 
-_FEW_FEATURES = 6  # bases that the scatter matrix may weigh
+FEW_FEATURES = 6
+"""Bases that the covariance matrix may weigh."""
+FIRST_ROWS = 6
+"""Rows that are kept at first, in multiples of K'."""
+_BUFFER = 256
+_SMALL = 256  # rows up to which a singular value decomposition costs next to nothing
+_RANGE = 1e-8  # of variances, within which eigenvectors of inner products are good to half the digits at least
 
 
 class ReadOut(NamedTuple):
@@ -29,141 +36,161 @@ class ReadOut(NamedTuple):
 
     components: Array
     """(K', D), orthonormal rows, largest variance first."""
-    scatter: Floats
-    """(K',): the sum, not the mean, of squares along them."""
+    variances: Floats
+    """(K',), divided by the weight."""
 
 
-class Exact(WritableState):
+class KeptState(NamedTuple):
+    rows: Annotated[Array, "n", "D"]
+    shares: Annotated[Floats, "n"]
+
+
+class ScatterState(NamedTuple):
+    rows: Annotated[Array, "n", "D"]
+    shares: Annotated[Floats, "n"]
+    matrix: Annotated[Floats, "D", "D"]
+
+
+def leading_directions(rows: Floats, rank: int) -> ReadOut:
+    """The top singular directions of rows, (n, D), in double precision; beyond their rank, an orthonormal completion with no variance."""
+    n, D = rows.shape
+    if min(n, D) > max(_SMALL, rank):
+        found = _from_products(rows, rank)
+        if found is not None:
+            return found
+    if n < rank:
+        rows = np.concatenate([rows, np.zeros((rank - n, D))])
+    _, values, directions = svd(rows, full_matrices=False, check_finite=False)
+    return ReadOut(directions[:rank], values[:rank] ** 2)
+
+
+def _from_products(rows: Floats, rank: int) -> ReadOut | None:
+    """The same from inner products of the rows, several times quicker; None where these do not tell the last directions well enough."""
+    n = len(rows)
+    values, vectors = eigh(full_gram(rows), subset_by_index=(n - rank, n - 1), check_finite=False)
+    if not values[0] > _RANGE * values[-1]:
+        return None
+    directions = matmul(np.ascontiguousarray((vectors / np.sqrt(values)).T[::-1]), rows)
+    # What rounding has left of their inner products is taken out; the order stays.
+    factor = np.linalg.cholesky(full_gram(directions))
+    return ReadOut(matmul(np.asarray(np.linalg.inv(factor), dtype=np.float64), directions), values[::-1].copy())
+
+
+class Exact(ABC):
     """Rows gathered in a buffer, and taken in when it is full."""
 
-    def __init__(self, rank: int, D: int, rows: int, dtype: np.dtype[Any]) -> None:
-        self.rank = rank
-        self.rows: Array = np.zeros((rows, D), dtype=dtype)
+    def __init__(self, rank: int, D: int, room: int, dtype: np.dtype[Any]) -> None:
+        self.rank, self.capacity = rank, room
+        self.rows: Array = np.zeros((min(room, 64), D), dtype=dtype)
+        self.shares: Floats = np.zeros(room)
         self.n = 0
 
     @property
     def room(self) -> int:
         """How many rows can be added at once."""
-        return len(self.rows) - self.n
+        return self.capacity - self.n
 
-    def add(self, rows: Array) -> ReadOut | None:
-        """Take in rows, no more than there is room for.
+    def add(self, rows: Array, shares: Floats) -> bool:
+        """Take in rows, no more than there is room for; whether what was kept is full and has to be streamed from."""
+        stop = self.n + len(rows)
+        if stop > len(self.rows):
+            more = min(self.capacity, max(stop, 2 * len(self.rows)))
+            self.rows = np.concatenate([self.rows[: self.n], np.zeros((more - self.n, self.rows.shape[1]), dtype=self.rows.dtype)])
+        self.rows[self.n : stop], self.shares[self.n : stop] = rows, shares
+        self.n = stop
+        return self.n == self.capacity and self.full()
 
-        Returns
-        -------
-        ReadOut or None
-            Where going on without loss is not possible, the directions to stream from.
-        """
-        self.rows[self.n : self.n + len(rows)] = rows
-        self.n += len(rows)
-        return self.compress() if self.n == len(self.rows) else None
+    @abstractmethod
+    def full(self) -> bool:
+        """Make room; True where there is none to be had."""
 
-    def compress(self) -> ReadOut | None:
-        """Make room."""
-        raise NotImplementedError
-
+    @abstractmethod
     def read_out(self) -> ReadOut:
-        raise NotImplementedError
+        """The principal directions; the state is left alone."""
 
 
 class Kept(Exact):
-    """Rows that represent all rows seen while their rank allows it; it does for ever where the data has at most `rank` directions."""
+    """The first rows."""
 
-    def __init__(self, rank: int, D: int, dtype: np.dtype[Any], room: int | None = None) -> None:
-        super().__init__(rank, D, room or 2 * rank, dtype)
+    def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
+        super().__init__(rank, D, FIRST_ROWS * rank, dtype)
+
+    def full(self) -> bool:
+        return True
+
+    def weighted(self) -> Array:
+        """Rows whose scatter is the covariance, (n, D)."""
+        left, _ = weights_left(self.shares[: self.n])
+        return np.asarray(self.rows[: self.n] * np.sqrt(left)[:, np.newaxis])
 
     def read_out(self) -> ReadOut:
-        """Singular vectors; beyond the rank of the rows, an orthonormal completion with no variance."""
-        rows = self.rows[: max(self.n, self.rank)].copy()
-        rows[self.n :] = 0.0
-        _, values, directions = svd(rows, full_matrices=False, check_finite=False)
-        return ReadOut(directions[: self.rank], values[: self.rank].astype(np.float64) ** 2)
+        found = leading_directions(self.weighted(), self.rank)
+        return found._replace(components=found.components.astype(self.rows.dtype, copy=False))
 
-    def compress(self) -> ReadOut | None:
-        found = self.read_out()
-        total = float(np.einsum("ij,ij", self.rows, self.rows, dtype=np.float64))
-        lost = total - float(found.scatter.sum())
-        if lost > 100.0 * np.finfo(self.rows.dtype).eps * total:
-            return found
-        self.rows[: self.rank] = np.sqrt(found.scatter)[:, np.newaxis] * found.components
-        self.n = self.rank
-        return None
+    def state(self) -> KeptState:
+        return KeptState(self.rows[: self.n].copy(), self.shares[: self.n].copy())
 
 
 class Scatter(Exact):
-    """The D×D matrix itself, always in double precision."""
+    """The D×D covariance itself, always in double precision."""
 
     def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
-        super().__init__(rank, D, 256, dtype)
+        super().__init__(rank, D, _BUFFER, dtype)
         self.matrix: Floats = np.zeros((D, D), order="F")  # lower triangle
 
-    def compress(self) -> None:
+    def full(self) -> bool:
         self.matrix, self.n = self._with_pending(self.matrix), 0
+        return False
 
     def _with_pending(self, matrix: Floats) -> Floats:
         """`matrix`, changed in place, and the rows in the buffer."""
-        X = self.rows[: self.n]
-        if X.dtype == np.float64:
-            return np.asarray(blas.dsyrk(1.0, X.T, beta=1.0, c=matrix, overwrite_c=1, lower=1))
-        matrix += matmul(X.T, X)
-        return matrix
+        if not self.n:
+            return matrix
+        left, keep = weights_left(self.shares[: self.n])
+        X = self.rows[: self.n] * np.sqrt(left)[:, np.newaxis]
+        return np.asarray(blas.dsyrk(1.0, X.T, beta=keep, c=matrix, overwrite_c=1, lower=1))
+
+    def covariance(self) -> Floats:
+        """(D, D), its lower triangle, with the rows in the buffer."""
+        return self._with_pending(self.matrix.copy(order="F"))
 
     def read_out(self) -> ReadOut:
-        """Eigenvectors; the state is left alone, so that when somebody looks makes no difference to what follows."""
         D = len(self.matrix)
-        matrix = self._with_pending(self.matrix.copy(order="F"))
-        values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
+        values, vectors = eigh(self.covariance(), lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
         return ReadOut(vectors.T[::-1].astype(self.rows.dtype), np.maximum(values[::-1], 0.0))
 
+    def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> None:
+        """Take in CSR rows whose weights follow on a total of `before`, with the mean of those in `sums`, which is left alone."""
+        self.full()
+        matrix, weights = self.matrix, rows.weights
+        total = before + float(weights.sum())
+        matrix *= before
+        scatter_squares(rows.indptr, rows.indices, rows.data, weights, matrix)
+        if sums is not None:
+            old, added = sums.mean, np.zeros(len(matrix))
+            scatter_sums(rows.indptr, rows.indices, rows.data, weights, added)
+            moved = (added - (total - before) * old) / total
+            matrix -= np.outer(added, old) + np.outer(old, added)
+            matrix += (total - before) * np.outer(old, old) - total * np.outer(moved, moved)
+        matrix /= total
 
-def exact_phase(rank: int, D: int, dtype: np.dtype[Any]) -> Exact:
+    def state(self) -> ScatterState:
+        return ScatterState(self.rows[: self.n].copy(), self.shares[: self.n].copy(), np.tril(self.matrix))
+
+
+def exact_phase(rank: int, D: int, dtype: np.dtype[Any]) -> Kept | Scatter:
     """The one to begin with."""
-    return Scatter(rank, D, dtype) if D <= _FEW_FEATURES * rank else Kept(rank, D, dtype)
+    return Scatter(rank, D, dtype) if D <= FEW_FEATURES * rank else Kept(rank, D, dtype)
 
 
-def merge_scatter(parts: list[ReadOut], between: Floats, rank: int, dtype: np.dtype[Any]) -> tuple[Exact, ReadOut | None]:
-    """The directions of several streams together.
-
-    Parameters
-    ----------
-    parts : list of ReadOut
-    between : (m, D)
-        What the differences of their means add to the scatter.
-
-    Returns
-    -------
-    exact : Exact
-        To go on with where nothing had to be left out.
-    rest : ReadOut or None
-        To stream from, where something had.
-    """
-    rows = np.concatenate([np.sqrt(part.scatter)[:, np.newaxis] * part.components for part in parts] + [between]).astype(dtype)
-    D = rows.shape[1]
-    together = Kept(rank, D, dtype, room=max(len(rows), rank + 1))
-    rest = None
-    if len(rows) < len(together.rows):
-        together.add(rows)
-    else:
-        rest = together.add(rows)
-    exact = Kept(rank, D, dtype)
-    exact.add(together.rows[: together.n] if rest is None else rows[:0])
-    return exact, rest
-
-
-def add_to_scatter(exact: Scatter, rows: SparseRows) -> None:
-    """Take rows into the D×D scatter about the mean, and move the running sum past them."""
-    matrix, weights, centre = exact.matrix, rows.weights, rows.centre
-    exact.compress()
-    before = np.trace(matrix)
-    scatter_squares(rows.indptr, rows.indices, rows.data, weights, matrix)
-    if centre is None:
-        return
-    old, old_total = centre.mean, centre.total
-    added = np.zeros_like(old)
-    scatter_sums(rows.indptr, rows.indices, rows.data, weights, added)
-    centre.sums += added
-    centre.total += float(weights.sum())
-    moved = centre.mean - old
-    matrix -= np.outer(added, old) + np.outer(old, added)
-    matrix += (centre.total - old_total) * np.outer(old, old) - centre.total * np.outer(moved, moved)
-    centre.scatter += np.trace(matrix) - before
+def exact_from_state(state: KeptState | ScatterState, rank: int) -> Kept | Scatter:
+    """The phase again, with arrays of its own."""
+    D, dtype = state.rows.shape[1], state.rows.dtype
+    phase: Kept | Scatter = Kept(rank, D, dtype) if isinstance(state, KeptState) else Scatter(rank, D, dtype)
+    if len(state.rows) >= phase.capacity:  # where the room has become less since
+        phase.capacity = len(state.rows) + 1
+        phase.shares = np.zeros(phase.capacity)
+    phase.add(state.rows, state.shares)
+    if isinstance(phase, Scatter) and isinstance(state, ScatterState):
+        phase.matrix = np.array(state.matrix, order="F")
+    return phase

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import pinvh
 from scipy.sparse import issparse
 
-from online_psp.engine.sparse import centred_squares
+from online_psp.engine.sparse_store import centred_squares
 from online_psp.engine.types import Array, Floats
 
 

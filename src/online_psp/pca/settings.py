@@ -1,77 +1,116 @@
-"""What an OnlinePCA is given: its parameters and rows, checked before anything changes."""
+"""The parameters of an OnlinePCA, checked when the first row comes, and fixed from then on."""
 
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn import get_config
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from online_psp.algorithms import ALGORITHMS
-from online_psp.engine.arrays import ForeignRows, namespace_of, to_host
-from online_psp.engine.types import Floats
+from online_psp.algorithms._base import BlockSize
 
-_FLOAT_RANK = 128  # directions kept when the number of components is a fraction of variance
+MAX_RANK = 512
+"""Directions kept at most where a share of the variance is asked for."""
+SPARE = 32
+"""Directions kept beyond twice the number of components."""
 
 
-def check_parameters(estimator: Any) -> None:
-    """Raise an error that says which parameter is impossible."""
-    wanted = estimator.n_components
-    if isinstance(wanted, bool) or not (wanted is None or isinstance(wanted, numbers.Real)):
-        raise TypeError(f"n_components must be a whole number, a fraction or None; got {wanted!r}.")
+@dataclass(frozen=True)
+class Settings:
+    """What learning depends on. (`n_components` and `whiten` only matter for reading, once a stream has begun.)"""
+
+    algorithm: str
+    oversample: int | None
+    max_rank: int | None
+    center: bool
+    half_life: float | None
+    block_size: BlockSize
+    dtype: str | None
+
+    def differs(self, other: Settings) -> str | None:
+        """One sentence about the first parameter in which another differs from this one, or None."""
+        for field in fields(self):
+            was, now = getattr(self, field.name), getattr(other, field.name)
+            if was != now:
+                return f"{field.name} was {was!r} when learning began and is {now!r} now; set it back, or start anew with fit."
+        return None
+
+
+def _whole(value: Any, name: str, least: int, also: str = "") -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be a whole number{also}; got {value!r}.")
+    if value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more{also}; got {value!r}.")
+    return int(value)
+
+
+def _truth(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def check_components(wanted: Any) -> None:
+    """Whether a number of components is one; how many there can be depends on the data."""
+    if isinstance(wanted, str):
+        raise ValueError(
+            f"n_components must be a whole number, a share of the variance such as 0.95, or None; {wanted!r} is not supported."
+        )
+    if isinstance(wanted, bool | np.bool_) or not (wanted is None or isinstance(wanted, numbers.Real)):
+        raise TypeError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
     if isinstance(wanted, numbers.Integral):
         if wanted < 1:
             raise ValueError(f"n_components must be at least 1; got {wanted}.")
     elif wanted is not None and not 0.0 < float(wanted) < 1.0:
         raise ValueError(f"n_components as a share of variance must be between 0 and 1; got {wanted!r}.")
+
+
+def check_settings(estimator: Any) -> Settings:
+    """The parameters of an estimator, or an error that says in one sentence which of them is impossible."""
+    check_components(estimator.n_components)
+    _truth(estimator.whiten, "whiten")
     if estimator.algorithm not in ALGORITHMS:
         raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {estimator.algorithm!r}.")
-    oversample = estimator.oversample
-    if oversample is not None and (not isinstance(oversample, numbers.Integral) or oversample < 0):
-        raise ValueError(f"oversample must be a whole number, 0 or more; got {oversample!r}.")
-    if not estimator.gamma > 0:
-        raise ValueError(f"gamma must be positive; got {estimator.gamma!r}.")
+    oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
+    if half_life is not None:
+        if isinstance(half_life, bool | np.bool_) or not isinstance(half_life, numbers.Real):
+            raise TypeError(f"half_life must be a number of rows, or None; got {half_life!r}.")
+        if not 0.0 < float(half_life) < np.inf:
+            raise ValueError(f"half_life must be positive and finite, or None; got {half_life!r}.")
+    if estimator.dtype is not None:
+        try:
+            dtype = np.dtype(estimator.dtype)
+        except TypeError:
+            raise TypeError(f"dtype must be float32, float64 or None; got {estimator.dtype!r}.") from None
+        if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise ValueError(f"dtype must be float32, float64 or None; got {estimator.dtype!r}.")
+    if isinstance(size, str) and size != "auto":
+        raise ValueError(f"block_size must be a whole number, 1 or more, or 'auto'; got {size!r}.")
+    return Settings(
+        algorithm=estimator.algorithm,
+        oversample=None if oversample is None else _whole(oversample, "oversample", 0),
+        max_rank=None if max_rank is None else _whole(max_rank, "max_rank", 1),
+        center=_truth(estimator.center, "center"),
+        half_life=None if half_life is None else float(half_life),
+        block_size="auto" if size == "auto" else _whole(size, "block_size", 1, ", or 'auto'"),
+        dtype=None if estimator.dtype is None else dtype.name,
+    )
 
 
-def foreign_namespace(X: Any) -> Any:
-    """The array library of X where it is to be used as it is, or None: then X is for NumPy or SciPy."""
-    return namespace_of(X) if get_config()["array_api_dispatch"] else None
-
-
-def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> Any:
-    """Rows as a NumPy array, a CSR matrix or `ForeignRows`, (n, D); with `reset` the estimator takes its number of features from them."""
-    dtypes = [np.float64, np.float32] if estimator.dtype is None else [np.dtype(estimator.dtype)]
-    xp, wanted = foreign_namespace(X), estimator.n_components
-    rows: Any
-    if xp is None:
-        rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=dtypes, order="C")
-    else:
-        rows = ForeignRows(validate_data(estimator, X, reset=reset, dtype=[getattr(xp, np.dtype(kind).name) for kind in dtypes]))
-    if reset and isinstance(wanted, numbers.Integral) and wanted > rows.shape[1]:
-        raise ValueError(f"n_components must not be larger than the number of features, {rows.shape[1]}; got {wanted}.")
-    return rows
-
-
-def check_weights(sample_weight: ArrayLike | None, rows: Any) -> Floats:
-    """The weights of rows, (n,): ones where there are none."""
-    if sample_weight is None:
-        return np.ones(rows.shape[0])
-    if isinstance(rows, ForeignRows):  # weights are few, and stay on the host
-        sample_weight, rows = to_host(sample_weight), np.zeros((len(rows), 1))
-    weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-    return weights
-
-
-def rank_for(n_components: Any, oversample: Any, D: int) -> int:
+def rank_for(n_components: Any, settings: Settings, D: int) -> int:
     """How many directions to keep of D features: K'."""
-    if isinstance(n_components, numbers.Integral):
-        K = int(n_components)
-        rank = 2 * K + 8 if oversample is None else K + int(oversample)
-    elif n_components is None:
-        rank = D
-    else:
-        rank = _FLOAT_RANK if oversample is None else max(1, int(oversample))
-    return min(rank, D)
+    if n_components is None:
+        return D
+    if not isinstance(n_components, numbers.Integral):
+        return min(settings.max_rank or MAX_RANK, D)
+    K = int(n_components)
+    return min(2 * K + SPARE if settings.oversample is None else K + settings.oversample, D)
+
+
+def rank_found(share: float, variances: Any, total: float, settings: Settings) -> int:
+    """How many directions to stream with, where a share of the variance was asked for and these directions have been found exactly."""
+    enough = np.cumsum(variances) >= (share - 1e-12) * total
+    K = int(np.argmax(enough)) + 1 if enough.any() else len(variances)
+    return min(2 * K + SPARE if settings.oversample is None else K + settings.oversample, len(variances))

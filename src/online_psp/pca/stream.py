@@ -2,32 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import math
+import numbers
+import threading
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from online_psp.algorithms import ALGORITHMS
-from online_psp.engine.arrays import ForeignRows, to_host
-from online_psp.engine.moments import Moments, center_rows
-from online_psp.engine.sparse import Centre, SparseRows
-from online_psp.engine.state import WritableState
-from online_psp.engine.types import Array, Floats, Rate
-from online_psp.pca.exact import Exact, Kept, ReadOut, Scatter, add_to_scatter, exact_phase
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.engine.libraries import to_host
+from online_psp.engine.moments import Moments, Sums
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sizes import CENTRE_BYTES
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase
+from online_psp.pca.settings import Settings, rank_for, rank_found
 
-_BLOCK_BYTES = 1 << 22
 _ONE = np.ones(1)
+_LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
+_MOST_INFLATED = 1e60
 
 
-class Settings(Protocol):
-    """The parameters of an OnlinePCA that learning depends on."""
+class MomentsState(NamedTuple):
+    seen: int
+    weight: float
+    squares: float
+    mean: Annotated[Floats, "D"]
+    variance: Annotated[Floats, "D"]
 
-    algorithm: str
-    gamma: float
-    ell: float
-    learning_rate: Rate | None
-    center: bool
-    block_size: int | str
+
+class StreamState(NamedTuple):
+    """Everything learned, but for the algorithm that goes on from the exact phase, which has a state of its own."""
+
+    rank: int
+    unit: float
+    moments: MomentsState
+    kept: KeptState | None
+    scatter: ScatterState | None
+    shown: Annotated[Array, "shown", "D"]
+    refresh_at: float
+
+
+class View(NamedTuple):
+    """What can be read of a stream at one moment, in the units of the data."""
+
+    components: Array
+    """(K', D), orthonormal rows, largest variance first; the entry of largest size in each is positive."""
+    variances: Floats
+    """(K',), divided by the weight."""
+    total_variance: float
+    feature_variances: Floats
+    """(D,)"""
+    mean: Floats
+    """(D,)"""
+    seen: int
+    weight: float
+    squares: float
+
+    def degrees(self, settings: Settings) -> float:
+        """What a variance divided by the weight is to be multiplied by, so that it has no bias."""
+        if not settings.center:
+            return 1.0
+        if settings.half_life is None:
+            return self.weight / (self.weight - 1.0) if self.weight > 1.0 else 1.0
+        left = self.weight**2 - self.squares
+        return self.weight**2 / left if left > 0 else 1.0
 
 
 def flip_signs(components: Array) -> Array:
@@ -37,180 +77,236 @@ def flip_signs(components: Array) -> Array:
     return flipped
 
 
-class Stream(WritableState):
-    """Everything learned; `fit` replaces it as a whole."""
+def unit_for(largest: float, dtype: np.dtype[Any]) -> float:
+    """A power of two that brings values of this size to where neither they nor their squares leave the range of floating point."""
+    low, high = (1e-60, 1e60) if dtype == np.float64 else (1e-8, 1e8)
+    return 1.0 if low <= largest <= high else math.ldexp(1.0, -math.frexp(largest)[1])
 
-    def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
-        self.rank, self.dtype = rank, dtype
-        self.exact: Exact | None = exact_phase(rank, D, dtype)
-        self.model: Any = None  # the algorithm, once the exact phase is over
-        self.centre: Centre | None = None  # the moments, while the rows are sparse
-        self.moments = Moments(0.0, np.zeros(D), 0.0)
-        self.n_samples = 0
-        self.found: ReadOut | None = None
+
+def largest_for(dtype: np.dtype[Any]) -> float:
+    """How large a value may be, in units of the stream."""
+    return 1e140 if dtype == np.float64 else 1e16
+
+
+class Stream:
+    """Everything learned; `fit` replaces it as a whole.
+
+    Parameters
+    ----------
+    settings : Settings
+    n_components : int, float or None
+        What the number of directions to keep follows from.
+    D : int
+    dtype : float64 or float32
+    """
+
+    def __init__(self, settings: Settings, n_components: Any, D: int, dtype: np.dtype[Any]) -> None:
+        self.settings, self.D, self.dtype = settings, D, dtype
+        self.lock = threading.RLock()
+        self.share = None if n_components is None or isinstance(n_components, numbers.Integral) else float(n_components)
+        self.rank = rank_for(n_components, settings, D)
+        self.unit = 0.0  # known from the first row that is not zero
+        self.moments = Moments(D)
+        self.exact: Kept | Scatter | None = exact_phase(self.rank, D, dtype)
+        self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
+        self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
+        self._view: View | None = None
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
-        self.components: Array = np.zeros((0, D))  # what it projects on until then, scaled if it whitens
+        self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
+        half_life = settings.half_life
+        self._decay = _ONE if half_life is None else np.array([2.0 ** (-1.0 / half_life)])
 
-    @property
-    def D(self) -> int:
-        """Features."""
-        return int(self.components.shape[1])
+    # Reading
 
-    @property
-    def moments(self) -> Moments:
-        """Weight, mean and scatter of the rows seen."""
-        centre = self.centre
-        return self._moments if centre is None else Moments(centre.total, centre.mean, centre.scatter)
-
-    @moments.setter
-    def moments(self, moments: Moments) -> None:
-        self._moments, self.centre = moments, None
+    def view(self) -> View:
+        """What there is to read, kept until more is learned."""
+        with self.lock:
+            if self._view is None:
+                found = self.read_out()
+                m, scale = self.moments, 1.0 / (self.unit or 1.0)
+                excess = float(found.variances.sum()) / max(m.total_variance, np.finfo(np.float64).tiny)
+                self._view = View(
+                    flip_signs(found.components),
+                    found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than there is
+                    m.total_variance * scale * scale,
+                    m.variance * scale * scale,
+                    m.mean * scale,
+                    m.count,
+                    m.weight,
+                    m.squares,
+                )
+            return self._view
 
     def read_out(self) -> ReadOut:
-        """The K' directions as ordered principal components; kept until more is learned."""
-        if self.found is None:
-            if self.exact is not None:
-                directions, scatter = self.exact.read_out()
-            else:
-                directions, variances = self.model.principal_components()
-                directions, scatter = to_host(directions), variances * self.moments.weight
-            self.found = ReadOut(flip_signs(directions), scatter)
-        return self.found
+        """The K' directions as ordered principal components, in units of the stream."""
+        if self.exact is not None:
+            return self.exact.read_out()
+        assert self.model is not None
+        directions, variances = self.model.principal_components()
+        return ReadOut(to_host(directions), variances)
 
-    def learn(self, rows: Any, weights: Floats, settings: Settings) -> None:
-        """Learn from rows, (n, D), of any kind, with weights, (n,)."""
-        if not weights.all():
-            rows, weights = rows[np.flatnonzero(weights)], weights[weights > 0]
-        start, every = 0, self._mend_every()
-        while start < rows.shape[0]:
-            stop = start + every - self.n_samples % every
-            self._learn_part(rows[start:stop], weights[start:stop], settings)
-            self._mend(settings)
-            start = stop
-        self.found, self.refresh_at = None, 0.0
+    # Learning
 
-    def learn_one(self, row: Array, settings: Settings) -> None:
+    def set_unit(self, rows: AnyRows) -> None:
+        """Choose the unit from the first row that is not zero."""
+        if self.unit:
+            return
+        for start in range(len(rows)):
+            largest = float(np.abs(rows[start : start + 1].dense(np.dtype(np.float64))).max(initial=0.0))
+            if largest > 0.0:
+                self.unit = unit_for(largest, self.dtype)
+                return
+
+    def learn(self, rows: AnyRows, weights: Floats) -> None:
+        """Learn from rows of any kind, checked, with weights, (n,), all positive."""
+        with self.lock:
+            self.set_unit(rows)
+            start = 0
+            while start < len(rows):
+                stop = min(len(rows), start + self._room(rows))
+                self._learn_piece(rows[start:stop], weights[start:stop])
+                start = stop
+            self._view, self.refresh_at = None, 0.0
+
+    def learn_one(self, row: Array) -> None:
         """Learn from one row, (D,), of weight one, which is changed in place."""
-        before = self.moments.weight
-        centred = self._centred(row[np.newaxis], _ONE, settings)
-        if self.exact is None:
-            self.model.fit_next(centred[0], _step(settings, before))
-        else:
-            self._add_exactly(centred, settings)
-        self.n_samples += 1
-        self._mend(settings)
-        self.found = None
+        with self.lock:
+            if not self.unit:
+                self.set_unit(DenseRows(row[np.newaxis]))
+            shares = self.moments.shares(_ONE, self._decay)
+            self.moments.take_dense(row[np.newaxis], shares, self.unit or 1.0, self.settings.center)
+            if self.exact is None:
+                assert self.model is not None
+                self.model.feed_one(row, float(shares[0]))
+                self._mend()
+            else:
+                self._add_exactly(row[np.newaxis], shares)
+            self._view = None
 
-    def go_on_from(self, found: ReadOut, settings: Settings) -> None:
-        """Start the algorithm at its fixed point for these directions, with their variances."""
-        rank, D = found.components.shape
-        variances = found.scatter / self.moments.weight
-        variances = np.maximum(variances, np.finfo(self.dtype).eps * variances[0])
-        start: dict[str, Any]
-        if settings.algorithm in ("fsm", "sm"):
-            lateral = {"Minv0": np.diag(1.0 / variances)} if settings.algorithm == "fsm" else {"M0": np.diag(variances)}
-            start = {"W0": variances[:, np.newaxis] * found.components, **lateral}
+    def _room(self, rows: AnyRows) -> int:
+        """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
+        room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
+        if self.exact is not None:
+            return self.exact.capacity if isinstance(self.exact, Scatter) and isinstance(rows, SparseRows) else min(room, self.exact.room)
+        assert self.model is not None
+        if isinstance(rows, SparseRows):
+            room = self._sparse_room()
+        return min(room, self._mend_every() - self.moments.count % self._mend_every())
+
+    def _sparse_room(self) -> int:
+        """So few sparse rows that weights within them do not fade beyond floating point."""
+        return 1 << 20 if self._decay[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(max(self._decay[0], 1e-300))))
+
+    def _learn_piece(self, rows: AnyRows, weights: Floats) -> None:
+        before = self.moments.weight
+        if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
+            self._learn_sparse(rows, weights, before)
+        elif isinstance(rows, ArrayRows) and self.exact is None:
+            self._learn_array(rows, weights, before)
         else:
-            start = {"Uhat0": found.components.T, "sigma2_0": variances}
-        self.model = ALGORITHMS[settings.algorithm](rank, D, block_size=settings.block_size, dtype=self.dtype, **start)
-        self.exact = None
+            self._sums = None
+            shares = self.moments.shares(weights, self._decay)
+            part = np.array(rows.dense(self.dtype))
+            self.moments.take_dense(part, shares, self.unit or 1.0, self.settings.center)
+            if self.exact is None:
+                assert self.model is not None
+                self.model.feed(DenseRows(part), shares)
+            else:
+                self._add_exactly(part, shares)
+        self._mend()
+
+    def _inflated(self, weights: Floats) -> tuple[Floats, float]:
+        """Weights as seen from before the rows: each row as much larger as the old ones will fade until it comes; and what is left of
+        those after the last.
+        """
+        if self._decay[0] == 1.0:
+            return weights, 1.0
+        left = self._decay[0] ** np.arange(1.0, len(weights) + 1.0)
+        return weights / left, float(left[-1])
+
+    def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> None:
+        m, center = self.moments, self.settings.center
+        inflated, left = self._inflated(weights)
+        shares = m.shares(weights, self._decay)
+        own = rows.scaled(self.unit or 1.0, self.dtype, inflated)
+        m.take_sparse(own, inflated, before, center)
+        sums = m.sums(before) if center else None
+        if isinstance(self.exact, Scatter):
+            self.exact.add_sparse(own, before, sums)
+        else:
+            self._feed_sparse(own, shares)
+        if sums is not None:
+            sums.take(own)
+            sums.fade(left)
+
+    def _feed_sparse(self, rows: SparseRows, shares: Floats) -> None:
+        """Let the algorithm learn. It has a running sum of its own, in which old rows never fade but new ones weigh more and more."""
+        assert self.model is not None
+        if self.settings.center and (self._sums is None or self._sums.total > _MOST_INFLATED):
+            self._sums = Sums(self.moments.mean, 1.0)
+        total = 1.0 if self._sums is None else self._sums.total
+        rows = rows.scaled(1.0, self.dtype, total * shares / np.cumprod(1.0 - shares))
+        rows.sums = self._sums
+        self.model.feed(rows, shares)
+
+    def _learn_array(self, rows: ArrayRows, weights: Floats, before: float) -> None:
+        """Learn from rows of another array library while streaming; they, and the basis, stay there."""
+        assert self.model is not None
+        self._sums = None
+        inflated, _ = self._inflated(weights)
+        shares = self.moments.shares(weights, self._decay)
+        centred = self.moments.take_array(ArrayRows(rows.X, self.dtype), inflated, before, self.unit or 1.0, self.settings.center)
+        self.model.feed(centred, shares)
+
+    def _add_exactly(self, rows: Array, shares: Floats) -> None:
+        assert self.exact is not None
+        if self.exact.add(rows, shares):
+            found = self.exact.read_out()
+            if self.share is not None:
+                self.rank = rank_found(self.share, found.variances, self.moments.total_variance, self.settings)
+                found = ReadOut(found.components[: self.rank], found.variances[: self.rank])
+            self.go_on_from(found)
+
+    def go_on_from(self, found: ReadOut) -> None:
+        """Start the algorithm where it would stand for these directions, with their variances."""
+        algorithm = ALGORITHMS[self.settings.algorithm]
+        self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
+        self.exact, self._sums = None, None
 
     def _mend_every(self) -> int:
-        """How many samples lie between two looks at whether FSM or SM is near its fixed point: seldom enough to cost little."""
+        """How many samples lie between two looks at whether an algorithm has to be mended: seldom enough to cost little."""
         return max(8 * self.rank, self.D // 8)
 
-    def _mend(self, settings: Settings) -> None:
-        """After a jump in the data, bring FSM and SM back; at the same samples however the stream is cut into calls."""
-        if self.exact is None and settings.algorithm in ("fsm", "sm") and self.n_samples % self._mend_every() == 0:
-            self.model.orthonormalize()
+    def _mend(self) -> None:
+        """After a jump in the data; at the same samples however the stream is cut into calls."""
+        if self.model is not None and self.moments.count % self._mend_every() == 0:
+            self.model.mend()
 
-    def _learn_part(self, rows: Any, weights: Floats, settings: Settings) -> None:
-        n = rows.shape[0]
-        step = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
-        start = self._learn_sparse(rows, weights, settings) if issparse(rows) else 0
-        foreign = isinstance(rows, ForeignRows)
-        while start < n:
-            stop = start + (step if self.exact is None else min(step, self.exact.room))
-            part, weight = rows[start:stop], weights[start:stop]
-            start = stop
-            if foreign and self.exact is None:
-                self._learn_foreign(part, weight, settings)
-            else:
-                self._learn_dense((part.toarray() if foreign else part).astype(self.dtype), weight, settings)
-        self.n_samples += n
+    # State
 
-    def _learn_dense(self, rows: Array, weights: Floats, settings: Settings) -> None:
-        """Learn from rows that are ours to change, no more than the exact phase has room for."""
-        before = self.moments.weight
-        centred = self._centred(rows, weights, settings)
-        if self.exact is None:
-            self.model.fit_block(centred, _steps(settings, before, weights))
-        else:
-            self._add_exactly(centred * np.sqrt(weights)[:, np.newaxis].astype(self.dtype), settings)
+    def state(self) -> StreamState:
+        """Everything but the algorithm, in arrays of its own."""
+        m = self.moments
+        moments = MomentsState(m.count, m.weight, m.squares, np.array(m.mean), m.variance.copy())
+        kept = self.exact.state() if isinstance(self.exact, Kept) else None
+        scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
+        return StreamState(self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at)
 
-    def _learn_foreign(self, rows: Any, weights: Floats, settings: Settings) -> None:
-        """Learn from rows of another array library while streaming; the rows and the weights of the model stay there."""
-        before, mean, scatter = self.moments
-        rows = ForeignRows(rows.X, self.dtype)
-        rows, mean, added = rows.centred(weights, mean, before) if settings.center else (rows, mean, rows.scatter(weights))
-        self.moments = Moments(before + float(weights.sum()), mean, scatter + added)
-        self.model.fit_block(rows, _steps(settings, before, weights))
+    def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
+        """Take up a state, and the algorithm that went with it."""
+        self.rank, self.unit, self.refresh_at = state.rank, state.unit, state.refresh_at
+        self.shown = np.array(state.shown)
+        m = self.moments
+        m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
+        m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()
+        exact = state.kept or state.scatter
+        self.exact, self.model = None if exact is None else exact_from_state(exact, self.rank), model
 
-    def _learn_sparse(self, rows: Any, weights: Floats, settings: Settings) -> int:
-        """Learn from CSR rows; all of them, always."""
-        n, start = len(weights), 0
-        while isinstance(self.exact, Kept) and start < n:  # it keeps dense rows, few of them
-            stop = start + self.exact.room
-            self._learn_dense(rows[start:stop].toarray().astype(self.dtype, copy=False), weights[start:stop], settings)
-            start = stop
-        if start < n:
-            rows, weights = rows[start:], weights[start:]
-            if settings.center and self.centre is None:
-                weight, mean, scatter = self.moments
-                self.centre = Centre(mean, weight, scatter)
-            before = self._moments.weight if self.centre is None else self.centre.total
-            part = SparseRows(rows.astype(self.dtype, copy=False), weights, self.centre)
-            if self.centre is None:
-                weight, mean, scatter = self.moments
-                self.moments = Moments(weight + float(weights.sum()), mean, scatter + float(weights @ part.row_squares()))
-            if isinstance(self.exact, Scatter):
-                add_to_scatter(self.exact, part)
-            else:
-                self.model.fit_block(part, _steps(settings, before, weights))
-        return n
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            made = {"settings": self.settings, "share": self.share, "D": self.D, "dtype": self.dtype}
+            return made | {"state": self.state(), "model": self.model}
 
-    def _add_exactly(self, rows: Array, settings: Settings) -> None:
-        assert self.exact is not None
-        rest = self.exact.add(rows)
-        if rest is not None:
-            self.go_on_from(rest, settings)
-
-    def _centred(self, rows: Array, weights: Floats, settings: Settings) -> Array:
-        """Centre rows in place, online and exactly, and count them."""
-        weight, mean, scatter = self.moments
-        if settings.center:
-            weight, added = center_rows(rows, weights, mean, weight)
-        else:
-            weight, added = weight + float(weights.sum()), float(np.einsum("i,ij,ij", weights, rows, rows))
-        self.moments = Moments(weight, mean, scatter + added)
-        return rows
-
-
-def _steps(settings: Settings, before: float, weights: Floats) -> Floats:
-    """Step sizes of samples with these weights; a plain average for gamma = 2 (FSM, SM), and for IPCA."""
-    after = before + np.cumsum(weights)
-    if settings.learning_rate is not None:
-        rates = np.array([settings.learning_rate(t) for t in after])
-        return np.asarray(1.0 - (1.0 - rates) ** weights)
-    if settings.algorithm == "ccipca":
-        share = (1.0 + settings.ell) * weights
-        return np.asarray(share / (after - weights + share))
-    gamma = settings.gamma if settings.algorithm in ("fsm", "sm") else 2.0
-    return np.asarray(2.0 * weights / (gamma * (after - weights) + 2.0 * weights))
-
-
-def _step(settings: Settings, before: float) -> float:
-    """The same for a single sample of weight one, quickly."""
-    if settings.learning_rate is not None or settings.algorithm == "ccipca":
-        return float(_steps(settings, before, _ONE)[0])
-    return 2.0 / ((settings.gamma if settings.algorithm in ("fsm", "sm") else 2.0) * before + 2.0)
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__init__(saved["settings"], saved["share"] or 1, saved["D"], saved["dtype"])  # type: ignore[misc]
+        self.restore(saved["state"], saved["model"])

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_psp.engine.blas import gram
-from online_psp.engine.blocks import row_squares, sum_of_squares
+from online_psp.engine.blas import dot, gram
+from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.types import Array, Floats, Rate
-
-_PART_BYTES = 1 << 24
 
 
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
@@ -40,7 +38,7 @@ def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 def check_finite(rows: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
     """Whether rows are finite in the precision that they will have, a bounded part at a time, so that little memory is needed."""
-    step = max(1, _PART_BYTES // (max(1, rows.shape[1]) * dtype.itemsize))
+    step = max(1, CHECK_BYTES // (max(1, rows.shape[1]) * dtype.itemsize))
     for start in range(0, len(rows), step):
         with np.errstate(over="ignore"):
             part = rows[start : start + step].astype(dtype, copy=False)
@@ -58,30 +56,62 @@ def finite_gram(rows: Array, start: int, stop: int) -> Array:
 def _check_squares(rows: np.ndarray[Any, Any], start: int, squares: Array, dtype: np.dtype[Any]) -> None:
     finite = np.isfinite(squares)
     if not finite.all():
-        raise not_finite(rows, start + int(np.argmin(finite)), dtype)
+        at = start + int(np.argmin(finite))
+        raise not_finite(rows[at], at, dtype)
 
 
-def not_finite(rows: np.ndarray[Any, Any], at: int, dtype: np.dtype[Any] | None = None) -> ValueError:
-    """What is wrong with row `at`, which is to be of some other type perhaps."""
-    bad = ~np.isfinite(rows[at])
+def not_finite(row: np.ndarray[Any, Any], at: int, dtype: np.dtype[Any], columns: Array | None = None) -> ValueError:
+    """What is wrong with row number `at`, whose values are given, with their columns where it is sparse.
+
+    `dtype` is the precision that the row will be cast to.
+    """
+    bad = ~np.isfinite(row)
     if bad.any():
-        what = f"{rows[at][bad][0]} in column {int(np.argmax(bad))}"
+        place = int(np.argmax(bad))
+        what = f"{row[place]} in column {place if columns is None else columns[place]}"
     else:
-        what = f"values too large for {dtype or rows.dtype} (their squares overflow)"
+        what = f"values too large for {dtype} (their squares overflow)"
     return ValueError(f"Row {at} has {what}; every value must be finite.")
 
 
-def evaluate_rate(rate: Rate, t: int, n: int, name: str) -> Floats:
-    """Step sizes of samples t+1 … t+n, each checked to lie in [0, 1)."""
-    return np.array([checked_step(rate, step, name) for step in range(t + 1, t + n + 1)], dtype=np.float64)
+def row_squares(X: np.ndarray[Any, Any]) -> Floats:
+    """``‖x‖²`` of every row: finite exactly where the row is and its square does not overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares: Floats = np.einsum("ij,ij->i", X, X)
+    return squares
 
 
-def checked_step(rate: Rate, t: int, name: str) -> float:
-    """The step size of sample t."""
-    step = float(rate(t))
-    if not 0.0 <= step < 1.0:
-        raise ValueError(f"{name}(t={t}) must be at least 0 and below 1; it gave {step}.")
+def sum_of_squares(X: np.ndarray[Any, Any]) -> float:
+    """``‖X‖²``: one quick pass that tells whether everything is finite (if it is not, some row may be, or the sum overflowed)."""
+    flat = X.ravel(order="K")
+    return dot(flat, flat)
+
+
+def evaluate_rate(rate: Rate, t: int, n: int, name: str, most: float) -> Floats:
+    """Step sizes of samples t+1 … t+n, each checked."""
+    return np.array([checked_step(rate(step), f"{name}(t={step})", most) for step in range(t + 1, t + n + 1)], dtype=np.float64)
+
+
+def checked_step(value: Any, name: str, most: float) -> float:
+    """One step size: at least 0, and below `most`, or up to it where that is 1 itself."""
+    try:
+        step = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number; it gave {value!r}.") from None
+    if not 0.0 <= step <= most:
+        raise ValueError(f"{name} must be at least 0 and {'at most 1' if most >= 1.0 else 'below 1'}; it gave {step}.")
     return step
+
+
+def checked_steps(steps: Any, n: int, most: float) -> Floats:
+    """Step sizes given by the user for n samples."""
+    array = np.asarray(steps, dtype=np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"steps must be one number for each of the {n} samples; got shape {array.shape}.")
+    wrong = ~((array >= 0.0) & (array <= most))
+    if wrong.any():
+        checked_step(array[int(np.argmax(wrong))], f"steps[{int(np.argmax(wrong))}]", most)
+    return array
 
 
 def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:

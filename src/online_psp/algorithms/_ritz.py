@@ -1,0 +1,363 @@
+"""The steps of `online_psp.algorithms.block`: a rank-K model and a block of rows become a rank-K model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
+
+from online_psp.engine.blas import add_product, full_gram, matmul
+from online_psp.engine.row_products import centred, combined, products
+from online_psp.engine.rows import AnyRows
+from online_psp.engine.types import Array, Floats
+
+# Constants, chosen on other data than the tests' (docs/adr/0013).
+_SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
+_HALVED = 3  # blocks of at least so many times K rows are taken by halves where that is safe: their inner products cost half
+_ONCE = 0.1  # below this, one subspace iteration is enough
+_POWER = 6  # power iterations for ‖R‖
+_RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
+_SMALLEST = float(np.finfo(np.float64).tiny)
+
+
+class Model(NamedTuple):
+    """``Bᵀ M B``: B (k, D) with orthonormal rows, M (k, k); `drift` bounds what rounding has added to ``B Bᵀ − I``."""
+
+    B: Array
+    M: Floats
+    drift: float
+
+
+class Plan(NamedTuple):
+    """The first subspace iteration, which needs P only."""
+
+    d: Floats
+    """(k,): diagonal scaling of M + Pᵀ P"""
+    U: Floats
+    """(k, k): its Cholesky factor after that"""
+    T: Floats
+    """(b, k): ``P (M + Pᵀ P)⁻¹``"""
+    sizes: Floats
+    """(b,): lengths of the rows of T"""
+
+
+class Turn(NamedTuple):
+    """What a fast step does: ``B ← A B + C X``, or ``A B + C X₁`` with the residuals X₁ where they are at hand."""
+
+    A: Floats
+    C: Floats
+    M: Floats
+    sizes: Floats
+
+
+def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> Model:
+    """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights; what comes in is left alone.
+
+    Parameters
+    ----------
+    model : Model
+    rows : rows, (b, D)
+        Centred, where they are to be.
+    roots : (b,)
+    keep : float
+        What is left of the model.
+    K : int
+        Directions to keep.
+    """
+    model = model._replace(M=keep * model.M)
+    if len(model.B) == K:
+        half = len(rows) // 2 if len(rows) >= _HALVED * K else len(rows)
+        safe = _SAFE * half / len(rows)  # residuals of two halves together are no larger than both
+        found = _try_fast(model, rows[:half], roots[:half], safe)
+        if found is not None and half < len(rows):
+            model, rows, roots = found, rows[half:], roots[half:]
+            found = _try_fast(model, rows, roots, safe)
+        if found is not None:
+            return found
+    return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+
+
+def principal(model: Model, K: int) -> tuple[Array, Floats]:
+    """K ordered directions, (K, D), with their variances; beyond those known, an orthonormal completion without variance."""
+    B, M, _ = model
+    k, D = B.shape
+    components, found = B, np.zeros(K)
+    if k:
+        _, values, directions = svd(
+            _root(M), check_finite=False
+        )  # and not the eigenvectors of M, whose errors are those of its largest entries
+        components, found[:k] = matmul(directions.astype(B.dtype), B), values**2
+    if k < K:
+        filled = np.zeros((K, D), dtype=B.dtype)
+        filled[:k] = components
+        Q, R = qr(filled.T, mode="economic", check_finite=False)
+        filled = np.ascontiguousarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T, dtype=B.dtype)
+        filled[:k] = components
+        components = filled
+    return components, found
+
+
+# The fast step
+
+
+def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
+    """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
+    B, M, drift = model
+    eps = float(np.finfo(B.dtype).eps)
+    P, G = products(rows, B)
+    P, G = P * roots[:, np.newaxis], G * roots * roots[:, np.newaxis]
+    plan = _plan(M, P)
+    if plan is None:
+        return None
+    lengths = np.sqrt(np.maximum(G.diagonal(), 0.0))
+    leak = eps * float(lengths @ plan.sizes)
+    X: Floats | None = None
+    if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
+        R = G - matmul(P, P.T)
+    else:  # that would not be good enough: the residuals themselves, in double precision
+        X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
+        plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
+    turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
+    noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
+    if turn is None or noise >= 100.0 * math.sqrt(eps):
+        return None
+    if X is None:
+        new = combined(rows, B, turn.A, turn.C * roots)
+    else:
+        new = matmul(turn.A, B.astype(np.float64, copy=False))
+        add_product(new, 1.0, turn.C, X)
+        new = new.astype(B.dtype, copy=False)
+    drift += noise + 4.0 * eps
+    if drift > (1e-12 if eps < 1e-12 else 40.0 * eps):
+        return Model(*orthonormal(new, turn.M), 0.0)
+    return Model(new, turn.M, drift)
+
+
+def _plan(M: Floats, P: Floats) -> Plan | None:
+    """None where squares across the block lose digits, as with a row inside the span of B but 1e3 times all before."""
+    d, U, pivot = graded_cholesky(M + matmul(P.T, P))
+    if pivot < 1e-6:
+        return None
+    T = lapack.dpotrs(U, (P * d).T, lower=0)[0].T * d
+    return Plan(d, U, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
+
+
+def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
+    """One or two subspace iterations; D does not appear."""
+    d, U, T, _ = plan
+    least, bound = _smallest(d, U), float(np.sqrt(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
+    if bound > safe * least and _exceeds(R, safe * least):
+        return None
+    T = np.ascontiguousarray(T)
+    Y = P + matmul(R, T)
+    if bound > _ONCE * least:
+        factor, pivots, failed = lapack.dgetrf(((M + matmul(P.T, Y)) * d * d[:, np.newaxis]).T)
+        if failed:
+            return None
+        T = np.ascontiguousarray(lapack.dgetrs(factor, pivots, (Y * d).T)[0].T * d)
+        Y = P + matmul(R, T)
+    return _turned(M, P, T, Y, explicit)
+
+
+def _turned(M: Floats, P: Floats, T: Floats, Y: Floats, explicit: bool) -> Turn | None:
+    """The rows of ``B + Tᵀ (X − P B)`` made orthonormal, and M in their coordinates."""
+    k, b = len(M), len(P)
+    H = matmul(T.T, Y - P)
+    H.flat[:: k + 1] += 1.0
+    V, failed = lapack.dpotrf(H, lower=0, clean=1)  # H = Vᵀ V
+    if failed:
+        return None
+    stacked = np.empty((k, 2 * k + b), order="F")
+    stacked[:, :k] = M + matmul(Y.T, Y)
+    stacked[:, k : 2 * k] = 0.0 if explicit else -matmul(T.T, P)
+    stacked[range(k), range(k, 2 * k)] += 1.0
+    stacked[:, 2 * k :] = T.T
+    stacked = lapack.dtrtrs(V, stacked, lower=0, trans=1, overwrite_b=1)[0]
+    A, C = stacked[:, k : 2 * k], stacked[:, 2 * k :]
+    M = lapack.dtrtrs(V, stacked[:, :k].T, lower=0, trans=1)[0]
+    M = 0.5 * (M + M.T)
+    if graded_cholesky(M)[2] < 0.1:  # the coordinates no longer follow the sizes of the directions: turn them
+        values, vectors = eigh(M)
+        if values[0] < 1e-12 * values[-1]:  # eigenvectors are not graded: leave it to the careful step
+            return None
+        vectors = vectors[:, ::-1]
+        A, C, M = matmul(vectors.T, A), matmul(vectors.T, C), np.diag(values[::-1])
+    return Turn(A, C, M, np.sqrt(np.einsum("ij,ij->i", T, T)))
+
+
+def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
+    """Scaling d, the upper Cholesky factor of ``diag(d) A diag(d)``, which has a unit diagonal, and its smallest squared pivot, 0 where
+    there is none.
+    """
+    diagonal = A.diagonal()
+    if not (diagonal > 0).all():
+        return A, A, 0.0
+    d: Floats = 1.0 / np.sqrt(diagonal)
+    U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
+    return d, U, 0.0 if failed else float(U.diagonal().min()) ** 2
+
+
+def _smallest(d: Floats, U: Floats) -> float:
+    """The smallest eigenvalue, by inverse iteration with a graded Cholesky factor: from above, within some per cent."""
+    x, value = d * d, math.inf  # heavy on the small directions
+    for _ in range(4):
+        x = x / math.sqrt(x @ x)
+        y = d * lapack.dpotrs(U, d * x, lower=0)[0]
+        value = 1.0 / max(float(x @ y), _SMALLEST)
+        x = y
+    return min(value, 1.0 / math.sqrt(max(float(x @ x), _SMALLEST)))
+
+
+def _exceeds(R: Floats, limit: float) -> bool:
+    """Whether the largest eigenvalue of the nearly semidefinite R is above the limit.
+
+    Power iteration, from the heaviest row and from a fixed vector that no ordinary data is orthogonal to. It comes from below, hence the
+    margin in `_SAFE`.
+    """
+    diagonal = R.diagonal()
+    heavy = int(np.argmax(diagonal))
+    if diagonal[heavy] > limit:
+        return True
+    for x in (R[heavy], np.cos(1.0 + 2.399963 * np.arange(len(R))) * np.sqrt(np.maximum(diagonal, 0.0))):
+        for _ in range(_POWER):
+            norm = math.sqrt(x @ x)
+            if norm == 0.0:
+                break
+            x = matmul(R, x / norm)  # noqa: PLW2901
+            if x @ x > limit * limit:
+                return True
+    return False
+
+
+def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Floats]:
+    """What is left of rows outside the span of B, their coordinates in it, and inner products of what is left.
+
+    Projected twice where once leaves too much: `leak` is what the new basis would be off orthonormal by.
+    """
+    P = matmul(X, B.T)
+    rest = X - matmul(P, B)
+    if leak > 1e-12:
+        more = matmul(rest, B.T)
+        rest -= matmul(more, B)
+        P += more
+    return rest, P, full_gram(rest)
+
+
+# The steps that are exact
+
+
+def _exactly(model: Model, X: Floats, K: int) -> Model:
+    """The same for rows in double precision, weighted, by decomposing everything."""
+    dtype, eps = model.B.dtype, float(np.finfo(model.B.dtype).eps)
+    B, M = model.B.astype(np.float64, copy=False), model.M
+    if len(B) and (model.drift > 0 or dtype != np.float64):
+        B, M = orthonormal(B, M)
+    P = matmul(X, B.T) if len(B) else np.zeros((len(X), 0))
+    if 0 < len(B) < K:  # data of few directions: is there anything new at all?
+        rest = X - matmul(P, B)
+        if (np.einsum("ij,ij->i", rest, rest) <= (32.0 * eps) ** 2 * np.einsum("ij,ij->i", X, X)).all():
+            same = M + matmul(P.T, P)
+            if graded_cholesky(same)[2] > 1e-6:
+                return Model(B.astype(dtype, copy=False), same, 0.0)
+    diagonal = M.diagonal()
+    found = None
+    if not len(M) or diagonal.min() >= 0.01 * _RANGE * diagonal.max():
+        found = _from_products(B, M, X, P, K)
+    if found is None:
+        found = _carefully(B, M, X, K, eps)
+    return Model(found[0].astype(dtype, copy=False), found[1], 0.0)
+
+
+def _from_products(B: Floats, M: Floats, X: Floats, P: Floats, K: int) -> tuple[Floats, Floats] | None:
+    """From the Gram matrix of the stacked rows ``[S B; X]``; None where the range of sizes is too large for it."""
+    k, n = len(B), len(B) + len(X)
+    S = _root(M)
+    stacked = np.empty((n, n), order="F")
+    stacked[:k, :k] = matmul(S, S.T)
+    stacked[k:, :k] = matmul(P, S.T) if k else 0.0
+    stacked[k:, k:] = full_gram(X)
+    keep = min(K, n)
+    values, vectors = eigh(stacked, subset_by_index=(n - keep, n - 1), check_finite=False, overwrite_a=True, driver="evr")
+    values, vectors = values[::-1], vectors[:, ::-1]
+    if not values[0] > 0 or values[-1] < _RANGE * values[0]:
+        return None
+    vectors = vectors / np.sqrt(values)
+    new = matmul(np.ascontiguousarray(vectors[k:].T), X)
+    if k:
+        new += matmul(matmul(vectors[:k].T, S), B)
+    M = np.diag(values)
+    return orthonormal(new, M) if values[-1] < 1e-3 * values[0] else (new, M)
+
+
+def _carefully(B: Floats, M: Floats, X: Floats, K: int, eps: float) -> tuple[Floats, Floats]:
+    """For any range of sizes: nothing is squared across rows of different size, and rounding does not become a direction."""
+    k, (b, D) = len(B), X.shape
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    P, rest = np.zeros((b, k)), X
+    if k:
+        for _ in range(2):
+            more = matmul(rest, B.T)
+            rest = rest - matmul(more, B)
+            P += more
+    lengths = np.sqrt(np.einsum("ij,ij->i", rest, rest))
+    floor = max(4.0 * np.finfo(np.float64).eps * math.sqrt(D), 8.0 * eps)
+    live = np.flatnonzero(lengths > floor * norms)
+    L = np.zeros((b, 0))
+    if len(live):
+        factor = _triangle(rest[live] / lengths[live, np.newaxis], floor)
+        L = np.zeros((b, len(factor)))
+        L[live] = lengths[live, np.newaxis] * factor.T
+    F = np.zeros((k + b, k + L.shape[1]))
+    F[:k, :k], F[k:, :k], F[k:, k:] = _root(M), P, L
+    if min(F.shape) == 0:
+        return B, M
+    left, values, right = svd(F, full_matrices=False, check_finite=False)
+    kept = int((values[:K] > 1e-14 * math.sqrt(len(F)) * values[0]).sum()) if values[0] > 0 else 0
+    T = left[k:, :kept] / values[:kept]
+    T[lengths <= floor * norms] = 0.0
+    new = matmul(np.ascontiguousarray(T.T), rest)
+    if k:
+        new += matmul(np.ascontiguousarray(right[:kept, :k]), B)
+    return orthonormal(new, np.diag(values[:kept] ** 2))
+
+
+def _triangle(rows: Floats, floor: float) -> Floats:
+    """R of ``rowsᵀ = Q R`` for rows of unit length, without the directions that only rounding has."""
+    U, failed = lapack.dpotrf(full_gram(rows), lower=0, clean=1)
+    if not failed and U.diagonal().min() >= 1e-4:
+        return np.asarray(U)
+    R, order = qr(rows.T, mode="r", pivoting=True, check_finite=False)  # nearly dependent rows: nothing squared
+    R = R[: min(R.shape)]
+    known = int((np.abs(R.diagonal()) > floor * abs(R[0, 0])).sum())
+    return np.asarray(R[:known, np.argsort(order)])
+
+
+def _root(M: Floats) -> Floats:
+    """S with ``Sᵀ S = M``, with the grading of M."""
+    if not len(M):
+        return np.zeros((0, 0))
+    d, U, pivot = graded_cholesky(M)
+    if pivot > 1e-8:
+        return U / d
+    values, vectors = eigh(M)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T)
+
+
+def orthonormal(B: Array, M: Floats) -> tuple[Array, Floats]:
+    """B made orthonormal anew, in order, so that the first rows move least, and M in the new coordinates."""
+    exact: Any = B.astype(np.float64, copy=False)
+    for _ in range(2):
+        H = full_gram(np.ascontiguousarray(exact))
+        off = float(np.abs(H - np.eye(len(H))).max(initial=0.0))
+        d, U, pivot = graded_cholesky(H)
+        if pivot < 1e-6:  # not met by the steps above; Householder is the last resort
+            Q, W = np.linalg.qr(exact.T)
+            return np.ascontiguousarray(Q.T, dtype=B.dtype), np.asarray(W @ M @ W.T)
+        U = U / d  # H = Uᵀ U, B = Uᵀ Q, so that M in the coordinates of Q is U M Uᵀ
+        exact = np.ascontiguousarray(solve_triangular(U, exact, trans=1, check_finite=False))
+        M = matmul(matmul(U, M), U.T)
+        if off < 1e-6:
+            break
+    return exact.astype(B.dtype, copy=False), 0.5 * (M + M.T)

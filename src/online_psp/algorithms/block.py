@@ -1,0 +1,358 @@
+"""Block Rayleigh–Ritz: PCA of a stream, a block of rows at a time. OnlinePCA's own learner.
+
+The model is a rank-K covariance ``Bᵀ M B``. A block X of b rows, which come with their shares in the weighted average of all rows, takes it
+to the best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, with X̂ the rows times the roots of what they count:
+
+==  =====  ====================================================================
+B   (k,D)  orthonormal rows, k ≤ K: fewer while the data has fewer directions
+M   (k,k)  covariance in the coordinates of B, not diagonal
+==  =====  ====================================================================
+
+`reference_step` finds it by a singular value decomposition of the stacked rows: that is IncrementalPCA (Ross et al. 2008) with batches of b
+rows. The class finds the same in one of three ways, the cheapest that is safe:
+
+*fast*
+    With ``P = X̂ Bᵀ`` and ``R = X̂ X̂ᵀ − P Pᵀ``, a subspace near that of B is the row space of ``B + Tᵀ (X̂ − P B)``, and one subspace
+    iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest
+    eigenvalue of
+    ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it is
+    taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
+*exact*
+    Eigenvectors of the Gram matrix of ``[S B; X̂]``, ``Sᵀ S = M``, where the variances kept are within a range of 1e8.
+*careful*
+    Residuals projected out twice in double precision, and a singular value decomposition that squares nothing: for any range.
+
+D-sized work is three matrix products a block in the first two. M is kept *graded*: scaled to a unit diagonal it is well conditioned, so
+that
+directions may differ by 1e10 in size and lose nothing.
+
+Blocks have 5K rows, and end at fixed places of the stream, so that any cut into calls gives the same model; one is closed only when K
+more rows have come after it. A read in between gives the model of all rows so far, the open ones included, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy.linalg import qr
+
+from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms._ritz import Model, advance, principal
+from online_psp.engine.blas import matmul
+from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, sum_of_squares
+from online_psp.engine.moments import weights_left
+from online_psp.engine.row_products import centred, joined
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sizes import FixedCost
+from online_psp.engine.types import Array, Floats, Rate
+
+BLOCK = 5
+"""Rows of a block, in multiples of K."""
+
+
+class BlockState(NamedTuple):
+    """The iterate of the reference, and the rows of the block that is not full yet."""
+
+    B: Floats
+    """(k, D), orthonormal rows."""
+    variances: Floats
+    """(k,)"""
+    rows: Floats
+    """(n, D)"""
+    shares: Floats
+    """(n,)"""
+
+
+def reference_start(Q: Floats) -> BlockState:
+    """No model yet: of the orthonormal Q, (D, K), only the shape matters."""
+    D, K = Q.shape
+    return BlockState(np.zeros((K, D)), np.zeros(K), np.zeros((0, D)), np.zeros(0))
+
+
+def reference_step(state: BlockState, x: Floats, share: float) -> tuple[BlockState, Floats]:
+    """One more row; the model moves when a block is full, to the leading singular vectors of everything stacked."""
+    B, variances, rows, shares = state
+    y = B @ x
+    rows, shares = np.vstack([rows, x]), np.append(shares, share)
+    size = BLOCK * len(B)
+    if len(rows) == size + len(B):
+        B, variances = _stacked(B, variances, rows[:size], shares[:size])
+        rows, shares = rows[size:], shares[size:]
+    return BlockState(B, variances, rows, shares), y
+
+
+def reference_basis(state: BlockState) -> Floats:
+    """(D, K), orthonormal, with the open rows."""
+    return _stacked(*state)[0].T
+
+
+def _stacked(B: Floats, variances: Floats, rows: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    left, keep = weights_left(shares)
+    stacked = np.vstack([np.sqrt(keep * variances)[:, np.newaxis] * B, np.sqrt(left)[:, np.newaxis] * rows])
+    if len(stacked) < len(B):
+        stacked = np.vstack([stacked, np.zeros((len(B) - len(stacked), B.shape[1]))])
+    _, values, directions = np.linalg.svd(stacked, full_matrices=False)
+    return directions[: len(B)], values[: len(B)] ** 2
+
+
+class BlockRunning(NamedTuple):
+    """What the class keeps: the model, and the rows of the block that is not full yet, centred where they were."""
+
+    B: Annotated[Array, "k", "D"]
+    M: Annotated[Floats, "k", "k"]
+    drift: float
+    rows: Annotated[Array, "n", "D"]
+    shares: Annotated[Floats, "n"]
+
+
+class BlockPCA(StreamingAlgorithm):
+    """Block Rayleigh–Ritz: the best rank-K model of each block together with what is known of the past.
+
+    Parameters
+    ----------
+    K, D, dtype
+        As in `FSM`.
+    learning_rate : callable, optional
+        ``t → α_t`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default.
+    block_size : int or "auto"
+        Rows of a block; 5 K by default. Unlike in the published algorithms it changes results: longer blocks are a little more accurate.
+    """
+
+    _cost = FixedCost(call=300e-6, passes=4.0)
+    Running = BlockRunning
+    most_step = 1.0
+    takes_arrays = True
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None = None,
+        *,
+        learning_rate: Rate | None = None,
+        block_size: BlockSize = "auto",
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        super().__init__(K, D, block_size, dtype)
+        self.learning_rate = learning_rate
+        self._model: Model
+        self._pending: list[AnyRows] = []
+        self._shares: list[Floats] = []
+        self._buffer: Array | None = None  # dense rows are gathered here, without another copy
+        self._n = 0
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return BLOCK * self.K if self.block_size == "auto" else self.block_size
+
+    @property
+    def _capacity(self) -> int:
+        """Rows held before a block is closed."""
+        return self.block_rows + min(self.K, self.block_rows)
+
+    @classmethod
+    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
+        K, D = components.shape
+        model = cls(K, D, block_size=block_size, dtype=dtype)
+        known = variances > (64.0 * np.finfo(model.dtype).eps) ** 2 * variances[0]  # the others are rounding, of data of few directions
+        model._model = Model(np.ascontiguousarray(components[known], dtype=model.dtype), np.diag(variances[known]), 0.0)
+        model._started = True
+        return model
+
+    def _begin(self, basis: Array) -> None:
+        self._model = Model(basis[:0], np.zeros((0, 0)), 0.0)
+
+    def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
+        self._gather(DenseRows(kept), rates[0][: len(kept)])
+        return np.asarray(self._settled()._outputs(kept[-1:])[0])
+
+    def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
+        if self.learning_rate is None:
+            return (1.0 / np.arange(t + 1.0, t + n + 1.0),)
+        return (evaluate_rate(self.learning_rate, t, n, "learning_rate", self.most_step),)
+
+    # Rows in
+
+    def _take_open(self, row: Array, step: float | None) -> Array:
+        if step is None:
+            t, rate = self.t + 1, self.learning_rate
+            step = 1.0 / t if rate is None else checked_step(rate(t), f"learning_rate(t={t})", self.most_step)
+        if not np.isfinite(sum_of_squares(row)):
+            raise not_finite(row, 0, self.dtype)
+        y = self._outputs(row[np.newaxis])[0]
+        self._gather(DenseRows(row[np.newaxis]), np.array([step]))
+        self.t += 1
+        return np.asarray(y)
+
+    def _learn(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array]) -> Any:
+        n, done = len(rows), 0
+        Y = np.zeros((n, self.K), dtype=self.dtype)
+        if not self._started and n:
+            done = min(n, self.K - self.t)
+            Y[:done] = self._start_with(rows[:done].dense(self.dtype), self._rates(0, self.K))
+        self._library = rows.library if isinstance(rows, ArrayRows) else None
+        while done < n:
+            stop = min(n, done + self._capacity - self._n)
+            part = rows[done:stop]
+            Y[done:stop] = self._outputs(centred(part, self.dtype))
+            self._gather(part, rates[0][done:stop])
+            self.t += stop - done
+            done = stop
+        return Y if self._library is None else self._library.of(Y)
+
+    def feed(self, rows: AnyRows, shares: Floats) -> None:
+        with self._lock:
+            done = 0
+            while done < len(rows):
+                stop = min(len(rows), done + self._capacity - self._n)
+                self._gather(rows[done:stop], shares[done:stop])
+                done = stop
+            self.t += len(rows)
+
+    def feed_one(self, row: Array, share: float) -> None:
+        with self._lock:
+            self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+            self.t += 1
+
+    def room(self) -> int:
+        """Rows until the next block can be closed."""
+        return self._capacity - self._n
+
+    def _outputs(self, rows: Array) -> Array:
+        """Coordinates of rows, (n, D), in the basis as of the last block, (n, K)."""
+        B = self._model.B
+        Y = np.zeros((len(rows), self.K), dtype=self.dtype)
+        if len(B):
+            Y[:, : len(B)] = matmul(rows, B.T)
+        return Y
+
+    def _gather(self, rows: AnyRows, shares: Floats) -> None:
+        """Hold rows, no more than there is room for, and close a block when so many are held."""
+        self._shares.append(np.array(shares))
+        if isinstance(rows, DenseRows) or not self._alike(rows):
+            self._gather_dense(centred(rows, self.dtype))
+        else:
+            self._pending.append(rows)
+            self._n += len(rows)
+        if self._n == self._capacity:
+            self._close_block(self.block_rows)
+
+    def _alike(self, rows: AnyRows) -> bool:
+        """Whether rows are of one kind with those that are held."""
+        held = self._pending[0] if self._pending else rows
+        sums = getattr(held, "sums", None), getattr(rows, "sums", None)
+        return type(rows) is type(held) and sums[0] is sums[1]
+
+    def _gather_dense(self, rows: Array) -> None:
+        if self._pending and not isinstance(self._pending[0], DenseRows):  # what is held is of another kind
+            rows, self._n = np.concatenate([centred(self._held(), self.dtype), rows]), 0
+        stop = self._n + len(rows)
+        if self._buffer is None or stop > len(self._buffer):
+            have = 64 if self._buffer is None else 2 * len(self._buffer)
+            grown = np.empty((min(self._capacity, max(stop, have)), rows.shape[1]), dtype=self.dtype)
+            if self._n and self._buffer is not None:
+                grown[: self._n] = self._buffer[: self._n]
+            self._buffer = grown
+        self._buffer[self._n : stop] = rows
+        self._n = stop
+        self._pending = [DenseRows(self._buffer[:stop])]
+
+    def _close_block(self, size: int) -> None:
+        """Take the first `size` rows held into the model."""
+        rows, shares = self._held(), np.concatenate(self._shares)
+        self._model = self._advanced(rows[:size], shares[:size])
+        if isinstance(rows, SparseRows) and rows.sums is not None:
+            rows.sums.take(rows[:size])
+        left = len(shares) - size
+        self._shares, self._n = [shares[size:]] if left else [], left
+        if isinstance(rows, DenseRows):
+            assert self._buffer is not None
+            self._buffer[:left] = self._buffer[size : size + left]
+            self._pending = [DenseRows(self._buffer[:left])] if left else []
+        else:
+            self._pending = [rows[size:]] if left else []
+
+    def _held(self) -> AnyRows:
+        """All rows held, as one."""
+        rows = joined(self._pending)
+        if isinstance(rows, SparseRows) and rows.sums is not None:  # what they weigh follows on what the running sum weighs now
+            shares = np.concatenate(self._shares)[: len(rows)]
+            rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
+        return rows
+
+    def _advanced(self, rows: AnyRows, shares: Floats) -> Model:
+        left, keep = weights_left(shares)
+        return advance(self._model, rows, np.sqrt(left), keep, self.K)
+
+    # Reading
+
+    def _open_samples(self) -> int:
+        return self._n
+
+    def _settled(self) -> Self:
+        if not self._n:
+            return self
+        twin = copy.copy(self)
+        twin._model = self._advanced(self._held(), np.concatenate(self._shares))
+        twin._pending, twin._shares, twin._n, twin._buffer = [], [], 0, None
+        return twin
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def _close(self) -> None:
+        self._close_block(self._n)
+
+    def _flush(self) -> None:
+        """Nothing: blocks end at fixed places."""
+
+    def _raw_basis(self) -> Array:
+        return principal(self._model, self.K)[0]
+
+    def _components(self, orthogonalize: bool) -> Array:
+        basis = self._raw_basis()
+        return np.array(basis.T) if not orthogonalize else np.asarray(qr(basis.T, mode="economic", check_finite=False)[0])
+
+    def _principal(self) -> tuple[Array, Floats]:
+        return principal(self._model, self.K)
+
+    def _covariance_within(self, R: Floats) -> Floats:
+        raise NotImplementedError  # `_principal` has no need of it
+
+    def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
+        raise NotImplementedError  # `_learn` has no need of it
+
+    def _use_store_for(self, rows: AnyRows) -> None:
+        """Nothing: the basis is in NumPy, and rows of any kind are compressed as they are."""
+
+    # State
+
+    def _running_state(self) -> BlockRunning:
+        rows = np.zeros((0, self._features()), self.dtype)
+        if self._n:
+            held = self._held()
+            rows = np.array(centred(held, self.dtype))
+        shares = np.concatenate([*self._shares, np.zeros(0)])
+        return BlockRunning(self._model.B.copy(), self._model.M.copy(), self._model.drift, rows, shares)
+
+    def _restore(self, running: BlockRunning) -> None:
+        self._model = Model(np.array(running.B), np.array(running.M), running.drift)
+        self._pending, self._shares, self._n, self._buffer = [], [], 0, None
+        if len(running.rows):
+            self._shares = [np.array(running.shares)]
+            self._gather_dense(running.rows)
+        if self._n >= self._capacity:
+            self._close_block(self._n)
+
+    @classmethod
+    def checked(cls, running: BlockRunning) -> BlockRunning:
+        if len(running.rows) != len(running.shares) or not ((running.shares >= 0) & (running.shares <= 1)).all():
+            raise ValueError("its open rows do not have a share each")
+        if not (np.diag(running.M) >= 0).all() or running.drift < 0:
+            raise ValueError("it has negative variances")
+        return running

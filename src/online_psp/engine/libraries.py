@@ -1,0 +1,48 @@
+"""Array libraries other than NumPy, through the array API standard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from online_psp.engine.types import Array
+
+
+class Library:
+    """An array library, a device and a precision: what new arrays have to be of."""
+
+    def __init__(self, xp: Any, like: Any, dtype: Any) -> None:
+        from array_api_compat import device
+
+        self.xp, self.device, self.dtype = xp, device(like), np.dtype(dtype)
+
+    def of(self, values: Array) -> Any:
+        """NumPy values as an array of this library."""
+        return self.xp.asarray(np.ascontiguousarray(values, dtype=self.dtype), device=self.device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Library) and (self.xp, self.device, self.dtype) == (other.xp, other.device, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((str(self.xp), str(self.device), self.dtype))
+
+
+def namespace_of(X: Any) -> Any:
+    """The array API namespace of X; None for NumPy's, and for what is no array of such a library."""
+    if isinstance(X, np.ndarray | list | tuple) or not (hasattr(X, "__array_namespace__") or type(X).__module__.split(".")[0] == "torch"):
+        return None
+    try:
+        import array_api_compat
+    except ImportError as error:
+        message = f"To learn from {type(X).__module__.split('.')[0]} arrays as they are: pip install 'online-psp[array-api]'."
+        raise ImportError(message) from error
+    xp = array_api_compat.array_namespace(X)
+    return None if array_api_compat.is_numpy_namespace(xp) else xp
+
+
+def to_host(X: Any) -> Array:
+    """A NumPy array with the same values; no copy where that can be had."""
+    if hasattr(X, "detach"):  # torch
+        return np.asarray(X.detach().cpu().numpy())
+    return np.asarray(X.get() if hasattr(X, "get") else X)

@@ -1,0 +1,74 @@
+"""Products of rows of any kind with a basis in NumPy; each function asks once what the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import vstack
+
+from online_psp.engine.blas import add_product, full_gram, matmul
+from online_psp.engine.csr import scatter_add
+from online_psp.engine.libraries import to_host
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sparse_store import Compressed, compress
+from online_psp.engine.types import Array, Floats
+
+
+def products(rows: AnyRows, B: Array) -> tuple[Floats, Floats]:
+    """``X Bᵀ`` (n, K) and ``X Xᵀ`` (n, n), both halves, in double precision; sparse rows are centred as they say."""
+    if isinstance(rows, SparseRows):
+        block = _compressed(rows, B)
+        S = np.zeros(rows.D) if rows.sums is None else rows.sums.vector
+        return block.centred_products(matmul(B.astype(np.float64, copy=False), S)), block.centred_gram(float(S @ S))
+    if isinstance(rows, ArrayRows):
+        there = rows.library.of(B)
+        P, G = (to_host(each).astype(np.float64, copy=False) for each in (rows.X @ there.T, rows.X @ rows.X.T))
+        return P, G
+    X = rows.dense(B.dtype)
+    return matmul(X, B.T).astype(np.float64, copy=False), full_gram(X).astype(np.float64, copy=False)
+
+
+def combined(rows: AnyRows, B: Array, A: Floats, C: Floats) -> Array:
+    """``A B + C X``, (K, D), a new array; sparse rows are centred as they say."""
+    if isinstance(rows, ArrayRows):
+        of = rows.library.of
+        return np.asarray(to_host(of(A) @ of(B) + of(C) @ rows.X), dtype=B.dtype)
+    if isinstance(rows, DenseRows):
+        new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
+        add_product(new, 1.0, C, rows.dense(B.dtype))
+        return new
+    centring = _compressed(rows, B[:0]).centring
+    CL, Cl = centring.right(C)
+    V = matmul(B.T, np.ascontiguousarray(A.T, dtype=B.dtype))
+    if rows.sums is not None:
+        V -= np.outer(rows.sums.vector, Cl).astype(B.dtype)
+    V = np.ascontiguousarray(V)
+    scatter_add(rows.indptr, rows.indices, rows.data, np.ascontiguousarray(CL.T), V)
+    return np.ascontiguousarray(V.T)
+
+
+def centred(rows: AnyRows, dtype: np.dtype[Any]) -> Array:
+    """The rows themselves, (n, D), dense; sparse ones are centred as they say."""
+    if isinstance(rows, SparseRows):
+        return _compressed(rows, np.zeros((0, rows.D))).centred_rows(dtype)
+    return rows.dense(dtype)
+
+
+def joined(parts: Sequence[AnyRows]) -> AnyRows:
+    """Rows of one kind, one after the other; sparse ones keep the weights and the running sum of the first."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, SparseRows):
+        weights = np.concatenate([part.weights for part in parts if isinstance(part, SparseRows)])
+        return SparseRows(vstack([part.matrix() for part in parts if isinstance(part, SparseRows)], format="csr"), weights, first.sums)
+    if isinstance(first, ArrayRows):
+        xp = first.library.xp
+        return ArrayRows(xp.concat([part.X for part in parts if isinstance(part, ArrayRows)], axis=0), first.library.dtype)
+    return DenseRows(np.concatenate([part.X for part in parts if isinstance(part, DenseRows)]))
+
+
+def _compressed(rows: SparseRows, B: Array) -> Compressed:
+    return compress(rows, np.ascontiguousarray(B.T), np.full(rows.D, -1))

@@ -1,0 +1,191 @@
+"""Where a basis lives, and the three products of length D that a block needs of it.
+
+Over a block of n samples every algorithm here leaves its basis ``B`` (K×D) as a linear combination of the old basis and the samples ``X``
+(n×D). So the block is *compressed* into small arrays, ``P = X Bᵀ`` and ``G = X Xᵀ``, the algorithm *recurs* on those alone, sample by
+sample,
+and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
+
+:class:`Store` is what an algorithm asks of the place where the basis is:
+
+:class:`DenseStore`
+    a NumPy array here; it also holds an *open* block, for one sample at a time;
+:class:`~online_psp.engine.sparse_store.SparseStore`
+    the same for sparse rows, of which a block touches only the features that occur in it;
+:class:`~online_psp.engine.array_store.ArrayStore`
+    an array of another library, perhaps on a device;
+``integrations.dask_columns.ColumnStore``
+    columns spread over the workers of a cluster.
+
+IPCA and CCIPCA need more than inner products: see `online_psp.engine.frames`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from online_psp.engine.blas import add_product, full_gram, gram, matmul
+from online_psp.engine.compiler import kernel
+from online_psp.engine.sizes import LARGE_STACK, STRIP
+from online_psp.engine.types import Array, Floats
+
+
+class Store(Protocol):
+    """A basis B (K×D), wherever it is."""
+
+    K: int
+    D: int
+
+    def compress(self, rows: Any, G: Array | None = None) -> tuple[Floats, Floats]:
+        """``P = X Bᵀ`` (n, K) and the lower half of ``G = X Xᵀ`` (n, n), given G where it is known; the rows are then in hand."""
+
+    def add(self, a: float, C: Floats) -> None:
+        """``B ← a B + C X`` for the rows in hand, C (K, n), which are then let go."""
+
+    def move(self, A: Floats, C: Floats) -> None:
+        """``B ← A B + C X`` for the rows in hand, A (K, K), which are then let go."""
+
+    def turn(self, A: Floats) -> None:
+        """``B ← A B``."""
+
+    def scale(self, factor: float) -> None:
+        """``B ← factor B``."""
+
+    def times(self, A: Floats) -> Array:
+        """``A B``, as a NumPy array."""
+
+    def gram(self) -> Floats:
+        """``B Bᵀ``, (K, K)."""
+
+    def read(self) -> Array:
+        """B, (K, D), as a NumPy array of its own."""
+
+
+@kernel
+def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> None:
+    """Make `row` row `last` of the stack, and multiply it with itself and the rows before it: ``products[i] = stack[i] · row``.
+
+    Where the stack is small this is as quick as BLAS, and cannot fall into the overhead of threads; where it is large they help.
+
+    Parameters
+    ----------
+    stack : (m, D)
+    last : int
+    row : (D,)
+    products : (last + 1,), filled
+    """
+    D, zero = stack.shape[1], stack.dtype.type(0)
+    if last * D > LARGE_STACK:
+        stack[last] = row
+        np.dot(stack[: last + 1], row, products)
+        return
+    for i in range(last + 1):
+        products[i] = zero
+    for start in range(0, D, STRIP):  # as much of x as stays in the caches, and long enough to be fetched ahead
+        stop = min(D, start + STRIP)
+        x = row[start:stop]
+        stack[last, start:stop] = x
+        i = 0
+        while i + 4 <= last + 1:
+            one, two, three, four = stack[i, start:stop], stack[i + 1, start:stop], stack[i + 2, start:stop], stack[i + 3, start:stop]
+            first, second, third, fourth = zero, zero, zero, zero
+            for k in range(stop - start):
+                first += one[k] * x[k]
+                second += two[k] * x[k]
+                third += three[k] * x[k]
+                fourth += four[k] * x[k]
+            products[i] += first
+            products[i + 1] += second
+            products[i + 2] += third
+            products[i + 3] += fourth
+            i += 4
+        while i <= last:
+            one, first = stack[i, start:stop], zero
+            for k in range(stop - start):
+                first += one[k] * x[k]
+            products[i] += first
+            i += 1
+
+
+@cache
+def least_scale(dtype: np.dtype[Any]) -> float:
+    """How small a factor outside an array may get before it is multiplied in: far from where its inverse would overflow."""
+    return math.cbrt(float(np.finfo(dtype).tiny))
+
+
+class DenseStore:
+    """A basis in a NumPy array, and an open block below it.
+
+    The basis is ``s`` times the first K rows of the stack: then ``B ← a B + C X`` adds to them, and scaling costs nothing. (BLAS would
+    scale
+    in a pass of its own.) The samples of an open block are the rows after them, so that a new one costs one matrix-vector product with the
+    stack, and the basis moves only when the block is full or somebody reads it.
+
+    Parameters
+    ----------
+    basis : (K, D)
+        It is copied.
+    capacity : int
+        Samples that the open block has room for.
+
+    Attributes
+    ----------
+    stack : (K + capacity, D)
+    s : float
+    n : int
+        Samples in the open block.
+    """
+
+    def __init__(self, basis: Array, capacity: int) -> None:
+        self.K, self.D = basis.shape
+        self.capacity, self.n, self.s = capacity, 0, 1.0
+        self.stack: Array = np.empty((self.K + capacity, self.D), dtype=basis.dtype)
+        self.stack[: self.K] = basis
+        self._rows: Array | None = None
+
+    def compress(self, rows: Array, G: Array | None = None) -> tuple[Floats, Floats]:
+        P = matmul(rows, self.stack[: self.K].T, self.s)
+        G = gram(rows) if G is None else G
+        self._rows = rows
+        return P.astype(np.float64, copy=False), G.astype(np.float64, copy=False)
+
+    def add(self, a: float, C: Floats) -> None:
+        X, rows = self._in_hand(), self.stack[: self.K]
+        self.s *= a
+        if not self.s > least_scale(rows.dtype):
+            rows *= rows.dtype.type(self.s)
+            self.s = 1.0
+        add_product(rows, 1.0 / self.s, C, X)
+        self.n, self._rows = 0, None
+
+    def move(self, A: Floats, C: Floats) -> None:
+        X, rows = self._in_hand(), self.stack[: self.K]
+        new = matmul(A.astype(rows.dtype, copy=False), rows, self.s)
+        add_product(new, 1.0, C, X)
+        rows[:], self.s = new, 1.0
+        self.n, self._rows = 0, None
+
+    def _in_hand(self) -> Array:
+        rows = self.stack[self.K : self.K + self.n] if self.n else self._rows
+        assert rows is not None
+        return rows
+
+    def turn(self, A: Floats) -> None:
+        rows = self.stack[: self.K]
+        rows[:] = matmul(A.astype(rows.dtype), rows)
+
+    def scale(self, factor: float) -> None:
+        self.s *= factor
+
+    def times(self, A: Floats) -> Array:
+        rows = self.stack[: self.K]
+        return matmul(A.astype(rows.dtype, copy=False), rows, self.s)
+
+    def gram(self) -> Floats:
+        return self.s**2 * full_gram(self.stack[: self.K]).astype(np.float64)
+
+    def read(self) -> Array:
+        return np.asarray(self.stack[: self.K] * self.stack.dtype.type(self.s))

@@ -1,0 +1,140 @@
+"""Rows and weights given to an OnlinePCA, checked before anything changes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, issparse
+from sklearn import get_config
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from online_psp.engine.checks import sum_of_squares
+from online_psp.engine.libraries import namespace_of, to_host
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sizes import CHECK_BYTES
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.stream import largest_for, unit_for
+
+
+def foreign_namespace(X: Any) -> Any:
+    """The array library of X where it is to be used as it is, or None: then X is for NumPy or SciPy."""
+    return namespace_of(X) if get_config()["array_api_dispatch"] else None
+
+
+def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) -> AnyRows:
+    """Rows of real numbers, (n, D); with `reset` the estimator takes its number of features, and their names, from them.
+
+    Whether they are finite is for `check_values`.
+    """
+    kinds = [np.float64, np.float32] if dtype is None else [np.dtype(dtype)]
+    xp = foreign_namespace(X)
+    if xp is None:
+        rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=kinds, order="C", ensure_all_finite=False)
+        return SparseRows(csr_array(rows)) if issparse(rows) else DenseRows(rows)
+    names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
+    return ArrayRows(validate_data(estimator, X, reset=reset, dtype=names, ensure_all_finite=False))
+
+
+def rows_dtype(rows: AnyRows) -> Any:
+    """Precision of checked rows."""
+    if isinstance(rows, ArrayRows):
+        return np.dtype(rows.library.dtype)
+    return np.dtype(rows.data.dtype if isinstance(rows, SparseRows) else rows.X.dtype)
+
+
+def check_values(rows: AnyRows, unit: float) -> None:
+    """Raise a ValueError that names the first value that is not finite, or too large beside the rows before it.
+
+    Parameters
+    ----------
+    rows : rows
+    unit : float
+        Of the stream; 0 before its first row that is not zero.
+    """
+    dtype = rows_dtype(rows)
+    if isinstance(rows, DenseRows):
+        step = max(1, CHECK_BYTES // (max(1, rows.D) * dtype.itemsize))
+        for start in range(0, len(rows), step):
+            unit = _check_part(rows.X[start : start + step], start, unit, dtype)
+    elif isinstance(rows, SparseRows):
+        _check_entries(rows, unit, dtype)
+    else:
+        bound = float(np.sqrt(rows.squares().sum()))
+        if not (math.isfinite(bound) and bound * (unit or 1.0) < largest_for(dtype)):
+            _check_part(to_host(rows.X), 0, unit, dtype)
+
+
+def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any]) -> float:
+    """Check dense rows, the first of which is row `start`; the unit after them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = math.sqrt(max(sum_of_squares(X), 0.0)) if X.size else 0.0
+    if unit == 1.0 and bound < largest_for(dtype):
+        return unit
+    largest = np.abs(X).max(axis=1, initial=0.0)
+    finite = np.isfinite(largest)
+    if not finite.all():
+        at = int(np.argmin(finite))
+        raise _not_finite(X[at], start + at)
+    if not unit:
+        known = largest > 0
+        unit = unit_for(float(largest[np.argmax(known)]), dtype) if known.any() else 0.0
+    _check_sizes(largest, start, unit, dtype)
+    return unit
+
+
+def _check_entries(rows: SparseRows, unit: float, dtype: np.dtype[Any]) -> None:
+    values = rows.data[rows.indptr[0] : rows.indptr[-1]]
+    finite = np.isfinite(values)
+    if not finite.all():
+        entry = int(np.argmin(finite)) + int(rows.indptr[0])
+        at = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+        raise _not_finite(rows.data[entry : entry + 1], at, int(rows.indices[entry]))
+    largest = np.zeros(len(rows))
+    np.maximum.at(largest, np.repeat(np.arange(len(rows)), np.diff(rows.indptr)), np.abs(values))
+    if not unit and (largest > 0).any():
+        unit = unit_for(float(largest[np.argmax(largest > 0)]), dtype)
+    _check_sizes(largest, 0, unit, dtype)
+
+
+def _check_sizes(largest: Array, start: int, unit: float, dtype: np.dtype[Any]) -> None:
+    too_large = largest.astype(np.float64) * (unit or 1.0) >= largest_for(dtype)
+    if too_large.any():
+        at = int(np.argmax(too_large))
+        raise ValueError(
+            f"Input X has a value of {float(largest[at]):.3g} in row {start + at}, too large beside the first rows for {dtype}: "
+            "squares would overflow; leave such rows out, or rescale the data."
+        )
+
+
+def _not_finite(row: Array, at: int, column: int | None = None) -> ValueError:
+    bad = ~np.isfinite(row)
+    place = int(np.argmax(bad)) if column is None else column
+    value = row[int(np.argmax(bad))]
+    what = "NaN" if np.isnan(value) else "infinity"
+    return ValueError(f"Input X contains {what}: row {at}, column {place}. Every value must be finite.")
+
+
+def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
+    """The weights of n rows, (n,): ones where there are none."""
+    if sample_weight is None:
+        return np.ones(n)
+    if foreign_namespace(sample_weight) is not None:  # weights are few, and live on the host
+        sample_weight = to_host(sample_weight)
+    weights: Floats = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+    return weights
+
+
+def check_scores(X: Any, K: int) -> tuple[Any, Any]:
+    """Coordinates for `inverse_transform`, (n, K), in NumPy, and the library that they came from, if another."""
+    if issparse(X):
+        raise TypeError("inverse_transform takes a dense array of coordinates; got a sparse matrix (use X.toarray()).")
+    xp = foreign_namespace(X)
+    scores = np.asarray(X) if xp is None else to_host(X)
+    if scores.dtype.kind not in "fiub":
+        scores = scores.astype(np.float64)
+    if scores.ndim != 2 or scores.shape[1] != K:
+        raise ValueError(f"inverse_transform takes coordinates along the {K} components, shape (n, {K}); got shape {scores.shape}.")
+    return scores, xp

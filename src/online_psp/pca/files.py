@@ -1,0 +1,175 @@
+"""OnlinePCA as model files, and as MAT files."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import Any
+
+import numpy as np
+
+from online_psp.algorithms import ALGORITHMS
+from online_psp.algorithms._files import describe, rebuild
+from online_psp.engine.types import Array
+from online_psp.io import mat_file, model_file
+from online_psp.io.model_file import Contents, Fields, ModelFileError
+from online_psp.io.states import flatten, unflatten
+from online_psp.pca.estimator import OnlinePCA
+from online_psp.pca.exact import ReadOut
+from online_psp.pca.settings import check_settings
+from online_psp.pca.stream import Stream, StreamState, View, flip_signs
+
+_KEPT_OUT = ("random_state",)  # may be anything, and means nothing here
+
+
+def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
+    """Write a model, and where its run over a source stands; as a MAT file where the name ends so."""
+    if os.fspath(path).endswith(".mat"):
+        mat_file.write(path, _mat_contents(model))
+        return
+    arrays, state = pca_state(model)
+    model_file.write(path, Contents("OnlinePCA", arrays, state, run or {}))
+
+
+def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tuple[OnlinePCA, dict[str, Any]]:
+    """Read a model and its run."""
+    if os.fspath(path).endswith(".mat"):
+        return _from_mat(mat_file.read(path), cls), {}
+    found = model_file.read(path)
+    try:
+        if found.kind != "OnlinePCA":
+            raise ModelFileError(f"it holds the {found.state.get('algorithm')} algorithm by itself, not an OnlinePCA")
+        return pca_from_state(Fields(found.arrays, found.state), cls), found.run
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+
+
+def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays and JSON; the model is left as it is."""
+    given = {name: value for name, value in model.get_params(deep=False).items() if name not in _KEPT_OUT}
+    parameters = {name: _plain(value, name) for name, value in given.items() if name != "dtype"}
+    parameters["dtype"] = None if model.dtype is None else np.dtype(model.dtype).name
+    state: dict[str, Any] = {"parameters": parameters, "fitted": hasattr(model, "_stream")}
+    if not state["fitted"]:
+        return {}, state
+    stream = model._fitted()
+    names = getattr(model, "feature_names_in_", None)
+    with stream.lock:
+        arrays, values = flatten(stream.state())
+        arrays = {f"stream.{name}": array for name, array in arrays.items()}
+        state |= {
+            "D": stream.D,
+            "dtype": stream.dtype.name,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "stream": values,
+            "share": stream.share,
+            "model": None,
+        }
+        if stream.model is not None:
+            inner, state["model"] = describe(stream.model)
+            arrays |= {f"model.{name}": array for name, array in inner.items()}
+    return arrays, state
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A parameter as JSON has it."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise TypeError(f"A model whose {name} is {value!r} cannot be saved: it is neither a number nor text.")
+
+
+def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
+    """The model again."""
+    given: dict[str, Any] = fields.value("parameters", dict)
+    known = [name for name in cls().get_params(deep=False) if name not in _KEPT_OUT]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ModelFileError(f"it has a parameter {unknown[0]!r}, which this library does not know")
+    model = cls(**given)
+    try:
+        settings = check_settings(model)
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"its parameters are impossible ({error})") from None
+    if not fields.value("fitted", bool):
+        return model
+    D, dtype = fields.count("D", 1), np.dtype(fields.choice("dtype", "float64", "float32"))
+    if settings.dtype not in (None, dtype.name):
+        raise ModelFileError("its precision is not the one that it was made for")
+    state = unflatten(StreamState, fields.under("stream"), {"D": D}, dtype)
+    share = None if fields.values.get("share") is None else fields.number("share", 0.0, 1.0)
+    stream = Stream(settings, share or 1, D, dtype)
+    inner = None if fields.values.get("model") is None else rebuild(fields.under("model"), {})
+    _check(model, state, inner, stream)
+    stream.restore(state, inner)
+    names = fields.optional("feature_names", list)
+    if names is not None:
+        if len(names) != D or not all(isinstance(name, str) for name in names):
+            raise ModelFileError("its feature names are not one for each feature")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.n_features_in_ = D
+    model._stream = stream
+    return model
+
+
+def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> None:
+    """Raise a ModelFileError where the parts of a file do not fit together."""
+    moments, wanted = state.moments, model.n_components
+    if sum(part is not None for part in (state.kept, state.scatter, inner)) != 1:
+        raise ModelFileError("it must be either exact or streaming")
+    if not 1 <= state.rank <= stream.D or (isinstance(wanted, int) and wanted > state.rank):
+        raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
+    if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
+        raise ModelFileError("it has negative weights or variances")
+    if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
+        raise ModelFileError("its unit is not a power of two")
+    for part in (state.kept, state.scatter):
+        if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
+            raise ModelFileError("its rows have shares that are not between 0 and 1")
+        if part is not None and len(part.rows) > 5 * state.rank + 256:
+            raise ModelFileError("it has kept more rows than it should")
+    if inner is not None:
+        expected = (ALGORITHMS[model.algorithm], state.rank, stream.D, stream.dtype)
+        if (type(inner), inner.K, inner.D, inner.dtype) != expected or inner.state().running is None:
+            raise ModelFileError("its algorithm does not fit the rest of it")
+
+
+# MAT files: what a model has learned, without the state that learning goes on from
+
+
+def _mat_contents(model: OnlinePCA) -> mat_file.MatModel:
+    return mat_file.MatModel(
+        np.asarray(model.components_, dtype=np.float64),
+        np.asarray(model.explained_variance_),
+        np.asarray(model.mean_, dtype=np.float64),
+        model.n_samples_seen_,
+        model.noise_variance_,
+        model.whiten,
+    )
+
+
+def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
+    """A model that stands where the one in the file stood, as far as its K directions tell."""
+    K, D = found.components.shape
+    model = cls(n_components=K, whiten=found.whiten)
+    stream = Stream(check_settings(model), K, D, np.dtype(np.float64))
+    stream.rank, stream.unit = K, 1.0
+    seen = found.n_samples_seen
+    biased = max(seen - 1, 1) / seen
+    left_out = max(min(D, seen) - K, 0)
+    variances = found.explained_variance * biased
+    total = float(variances.sum() + found.noise_variance * left_out * biased)
+    moments = stream.moments
+    moments.count, moments.weight, moments.squares, moments.mean = seen, float(seen), float(seen), found.mean.copy()
+    along = (variances[:, np.newaxis] * found.components**2).sum(axis=0)
+    moments.variance = along + (total - float(along.sum())) / D  # what is left is spread over the features: the file does not say how
+    stream.go_on_from(ReadOut(found.components, variances))
+    model.n_features_in_ = D
+    model._stream = stream
+    stream._view = View(flip_signs(found.components), variances, total, moments.variance, found.mean, seen, float(seen), float(seen))
+    return model

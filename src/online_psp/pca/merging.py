@@ -1,0 +1,66 @@
+"""Two streams as one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from online_psp.engine.moments import Merged, merge_moments
+from online_psp.engine.types import Array
+from online_psp.pca.exact import Kept, ReadOut, Scatter, leading_directions
+from online_psp.pca.stream import Stream
+
+
+def merge(mine: Stream, theirs: Stream) -> Stream:
+    """A stream that has seen the rows of both, with the settings of the first; both are left alone.
+
+    Moments are exact. Two covariance matrices add up to one, and few rows that were kept are kept together. Otherwise the directions of
+    both, with their variances, are stacked as rows, and the leading directions of those are gone on from.
+    """
+    if mine.settings.center != theirs.settings.center:
+        raise ValueError("A model that centres and one that does not cannot be merged.")
+    if mine.settings.half_life is not None or theirs.settings.half_life is not None:
+        raise ValueError("Models that forget cannot be merged: which of their rows are older is not known.")
+    merged = Stream(mine.settings, mine.rank, mine.D, mine.dtype)
+    merged.share, merged.rank, merged.unit = mine.share, mine.rank, mine.unit or theirs.unit
+    scale = merged.unit / theirs.unit if theirs.unit else 1.0
+    moments = theirs.moments.copy()
+    moments.mean, moments.variance = moments.mean * scale, moments.variance * scale**2
+    sums = merge_moments(mine.moments, moments, mine.settings.center)
+    merged.moments = sums.moments
+    if not _merge_exactly(merged, mine, theirs, sums, scale):
+        merged.go_on_from(_stacked(mine, theirs, sums, scale, merged.rank))
+    return merged
+
+
+def _merge_exactly(merged: Stream, mine: Stream, theirs: Stream, sums: Merged, scale: float) -> bool:
+    """Whether both have left nothing out, and together need not either."""
+    one, two = mine.exact, theirs.exact
+    if isinstance(one, Scatter) and isinstance(two, Scatter):
+        scatter = Scatter(merged.rank, merged.D, merged.dtype)
+        scatter.matrix = np.asfortranarray(sums.parts[0] * one.covariance() + sums.parts[1] * scale**2 * two.covariance())
+        scatter.matrix += np.outer(sums.between, sums.between)
+        merged.exact = scatter
+        return True
+    if isinstance(one, Kept) and isinstance(two, Kept) and one.n + two.n + 1 < one.capacity:
+        merged.exact = _kept(merged, _rows(one.weighted(), two.weighted(), sums, scale))
+        return True
+    return False
+
+
+def _kept(merged: Stream, rows: Array) -> Kept:
+    """Rows whose scatter is the covariance, as rows of equal shares."""
+    kept, n = Kept(merged.rank, merged.D, merged.dtype), len(rows)
+    kept.add((rows * np.sqrt(n)).astype(merged.dtype), 1.0 / np.arange(1.0, n + 1.0))
+    return kept
+
+
+def _rows(one: Array, two: Array, sums: Merged, scale: float) -> Array:
+    """Rows whose scatter is the covariance of both."""
+    parts = np.sqrt(sums.parts)
+    return np.concatenate([parts[0] * one, parts[1] * scale * two, sums.between[np.newaxis]]).astype(np.float64)
+
+
+def _stacked(mine: Stream, theirs: Stream, sums: Merged, scale: float, rank: int) -> ReadOut:
+    one, two = (np.sqrt(found.variances)[:, np.newaxis] * found.components for found in (mine.read_out(), theirs.read_out()))
+    found = leading_directions(_rows(one, two, sums, scale), rank)
+    return ReadOut(found.components.astype(mine.dtype), found.variances)
