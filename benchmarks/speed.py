@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.models import ROWS, SINGLE, block_by_block, draw, in_place_rows, row_by_row, running, two_products
 from benchmarks.timing import beside, in_turn, seconds
 from online_psp.algorithms import ALGORITHMS, fsm, sm
-from online_psp.algorithms._similarity import settle
+from online_psp.algorithms._similarity import inverse, settle
 from online_psp.engine.blas import add_product, gram, matmul
 from online_psp.engine.types import Floats
 
@@ -170,16 +170,16 @@ def limits(D: int, K: int) -> tuple[float, dict[str, float]]:
     X = draw(D, K, 4)
     model = running("fsm", X, K)
     total = block_seconds(model, X)
-    n, block = model.block_rows, model._block
-    rows, basis = np.ascontiguousarray(X[:n]), block.basis.copy()
+    n = model.block_rows
+    rows, basis = np.ascontiguousarray(X[:n]), np.array(model.W)
     P, G, rates = rows @ basis.T, rows @ rows.T, np.full((2, n), 1e-4)
-    w, Y, Minv, M, C = np.zeros(n), np.zeros((n, K)), model._solver.copy(), model._M.copy(), np.empty((K, n))
+    w, Y, Minv, M, C = np.zeros(n), np.zeros((n, K)), model.Minv, inverse(model.Minv), np.empty((K, n))
     parts = {
         "X Bᵀ": seconds(lambda: matmul(rows, basis.T)) / n,
         "X Xᵀ": seconds(lambda: gram(rows)) / n,
         "B + C X": seconds(lambda: add_product(basis, 1.001, C, rows)) / n,
         "recurrence": seconds(lambda: fsm.recur(P, G, rates, 0, n, 1.0, w, Y, Minv)) / n,
-        "M, M⁻¹": seconds(lambda: settle(Y, w, rates[1], M, C)) / n + seconds(model._restore) / max(256, 4 * K),
+        "M, M⁻¹": seconds(lambda: settle(Y, w, rates[1], M, C)) / n + seconds(lambda: inverse(M)) / max(256, 4 * K),
     }
     shares = {name: part / total for name, part in parts.items()}
     return 1e6 * total, shares | {"Python": max(0.0, 1.0 - sum(shares.values()))}
@@ -210,7 +210,7 @@ def block_sizes() -> Iterator[tuple[str, int, int, int, float]]:
     for name, (D, K) in itertools.product(("fsm", "ipca", "ccipca"), [(784, 16), (8192, 64)]):
         X = draw(D, K)
         for what, measure, own, sizes in (
-            ("fit_next", next_seconds, running(name, X, K).open_rows, tried[:4]),
+            ("fit_next", next_seconds, running(name, X, K).open_capacity, tried[:4]),
             ("fit_block", block_seconds, running(name, X, K).block_rows, tried[2:]),
         ):
             models = {n: running(name, X, K, block_size=n) for n in sorted({*sizes, own})}

@@ -132,7 +132,7 @@ def _one_at_a_time(record: Timing) -> Run:
     model, stream = _model(record)
 
     def run(deadline: float) -> tuple[float, int]:
-        rows = stream.draw(model.open_rows)
+        rows = stream.draw(model.open_capacity)
         began = time.perf_counter()
         for x in rows:
             model.fit_next(x)
