@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +71,14 @@ def test_evaluate_says_what_is_wrong(X: Floats) -> None:
         evaluate(X[0], K=2)
     with pytest.raises(ValueError, match="Row 4 of the data"):
         evaluate(np.where(np.arange(300)[:, None] == 4, np.nan, X), K=2)
+    with pytest.raises(ValueError, match=r"Row 4 of the data has a value of .*, whose square overflows"):
+        evaluate(np.where(np.arange(300)[:, None] == 4, 1e200, X), K=2)
+    with pytest.raises(ValueError, match="squares vanish"):
+        evaluate(X * 1e-200, K=2)
+    with pytest.raises(ValueError, match="The data has 0 directions, less than K=2"):
+        evaluate(np.ones((30, 5)), K=2)
+    with pytest.raises(ValueError, match="The data has 1 directions, less than K=2"):
+        evaluate(np.outer(np.arange(30), np.ones(5)), K=2)
     with pytest.raises(ValueError, match="nothing to evaluate"):
         evaluate(X, K=2, plan=Plan(builtin=False))
     with pytest.raises(TypeError, match="Missing: fit_next"):
@@ -183,6 +195,28 @@ def test_every_row_says_where_it_comes_from(isolated: tuple[list[Row], Path]) ->
     for name in ("version", "commit", "code", "date", "platform", "cpu", "blas", "threads", "ram_gib", "checksum", "seed"):
         assert all(line[name] for line in stored), f"{name} is missing in some rows"
     assert {line["threads"] for line in stored} == {"1"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a process here")
+@pytest.mark.usefixtures("hear_ctrl_c")
+def test_ctrl_c_ends_the_processes_of_others_too(X: Floats, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", X)
+    root = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(tmp_path)}
+    words = ["evaluate", "-d", "X.npy", "-k", "2", "--no-builtin", "-a", f"{HERE}:Hangs", "--out", "out"]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "online_psp.cli", *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not (begun := list(tmp_path.glob("psp-evaluate-*/curve0/pid"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = int(begun[0].read_text())
+    parent.send_signal(signal.SIGINT)
+    _, told = parent.communicate(timeout=20)
+    assert parent.returncode == 130
+    assert b"--resume" in told
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
 
 
 # Tracks

@@ -37,7 +37,7 @@ class TrackName(StrEnum):
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _plain_errors(stopped: str = "Stopped. What was done is saved: the same command goes on from there.") -> Iterator[None]:
     """What is wrong with the input is said in a sentence, without a traceback; Ctrl-C says how to go on."""
     try:
         yield
@@ -45,7 +45,7 @@ def _plain_errors() -> Iterator[None]:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as error:
-        typer.echo("Stopped. What was done is saved: the same command goes on from there.", err=True)
+        typer.echo(stopped, err=True)
         raise typer.Exit(130) from error
 
 
@@ -158,7 +158,7 @@ def evaluate(
 
     _find_modules_here(algorithm or [])
     wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
-    with _plain_errors():
+    with _plain_errors("Stopped. What was done is saved: the same command with --resume goes on from there."):
         chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
         tracks = tuple(dict.fromkeys(str(name) for name in wanted))
         plan = Plan(trials, epochs, seed, tracks, builtin, batch, timeout=timeout, jobs=jobs, resume=resume)

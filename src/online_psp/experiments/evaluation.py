@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from online_psp.datasets import DataSet, load
+from online_psp.engine.types import Floats
 from online_psp.experiments import plots, tables
 from online_psp.experiments.figures import FIVE, ONLINE_PCA
 from online_psp.experiments.isolation import Isolation
@@ -37,6 +38,7 @@ from online_psp.experiments.tracks import TRACKS
 
 _MOMENTS = 30
 _KEPT_BYTES = 1e9
+_LARGEST = 1e150
 
 Algorithms = Mapping[str, str | Callable[..., Any]]
 
@@ -195,8 +197,28 @@ def _source(
         name = "data"
         found = DataSet(name, X)
         sources = {name: found}
+    _check_range(found.X)
     fingerprint = hashlib.sha256(np.ascontiguousarray(found.X).tobytes()).hexdigest()[:12]
     return RealData(name, found.N, found.D, key=key, fingerprint=fingerprint), sources
+
+
+def _check_range(X: NDArray[Any]) -> None:
+    """Say which row has numbers whose squares overflow or vanish: nothing that is measured of such rows would mean anything."""
+    with np.errstate(over="ignore"):
+        sizes = np.abs(X.astype(np.float64, copy=False)).max(axis=1)
+    if not sizes.max() < _LARGEST:
+        worst = int(np.argmax(sizes))
+        raise ValueError(f"Row {worst} of the data has a value of {sizes[worst]:.3g}, whose square overflows: scale the data down.")
+    if 0 < sizes.max() < 1 / _LARGEST:
+        raise ValueError(f"No value of the data is larger than {sizes.max():.3g}, and the squares vanish: scale the data up.")
+
+
+def _check_rank(X: Floats, V: Floats) -> None:
+    """Say that K directions cannot be told, where the data does not have as many."""
+    along = np.linalg.norm(X @ V, axis=0)
+    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
+    if found < K or not along.max() > 0:
+        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, less than K={K}: which K are best cannot be told.")
 
 
 def _checkpoints(data: RealData | SpikedData, K: int, epochs: int, track: Track | None) -> tuple[int, ...]:
@@ -287,6 +309,8 @@ def evaluate(
     records = _records(source, K, curves, plan)
     several = max(1, min(len({(record.track, record.seed) for record in records}), int(_KEPT_BYTES / (8.0 * source.used * source.D))))
     bench = Workbench(data_home, sources, builders, keep=several)
+    prepared = bench.prepare(source, K, plan.seed)
+    _check_rank(prepared.X, prepared.batch)
     with tempfile.TemporaryDirectory(prefix="psp-evaluate-") as scratch:
         path = Path(out if out is not None else scratch) / "rows.csv"
         rows = _run(records, path, bench, builders, plan, Path(scratch), progress)

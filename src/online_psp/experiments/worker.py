@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,7 @@ def work(job: Job) -> None:
 
     folder, events = Path(job.folder), Events(Path(job.folder))
     resolve(job.curve.algorithm)  # importing is no part of a pass
+    (folder / "pid").write_text(str(os.getpid()), encoding="ascii")
     events.tell("ready")
     before: int | None = None
     with threadpool_limits(1):
