@@ -2,7 +2,7 @@
 
 Each class here is what a good engineer writes from the paper without blocking: one state, changed in place, rank-one updates by BLAS
 (``dger``, ``dsyr``), matrix-vector products into arrays that were made once. No array of size D is made after the start. A loop over
-`reference_step`, which makes D×K temporaries for every sample, takes two to five times as long and flatters whatever stands beside it.
+`reference_step`, which makes D×K temporaries for every sample, takes several times as long and flatters whatever stands beside it.
 
 `BASELINES` finds the class by the algorithm's name. A baseline is made from the fields of the algorithm's state, and holds them again
 after every step: the tests compare it with `reference_step` after every sample.
