@@ -15,10 +15,11 @@ from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
-_HALVED = 3  # blocks of at least so many times K rows are taken by halves where that is safe: their inner products cost half
+_PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
 _ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
+_FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -66,17 +67,31 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     K : int
         Directions to keep.
     """
-    model = model._replace(M=keep * model.M)
+    model = model._replace(M=_faded(model.M, keep))
     if len(model.B) == K:
-        half = len(rows) // 2 if len(rows) >= _HALVED * K else len(rows)
-        safe = _SAFE * half / len(rows)  # residuals of two halves together are no larger than both
-        found = _try_fast(model, rows[:half], roots[:half], safe)
-        if found is not None and half < len(rows):
-            model, rows, roots = found, rows[half:], roots[half:]
-            found = _try_fast(model, rows, roots, safe)
-        if found is not None:
-            return found
+        parts = max(1, round(len(rows) / (_PART * K)))
+        step, done = -(-len(rows) // parts), 0
+        while done < len(rows):
+            part = slice(done, min(done + step, len(rows)))
+            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
+            if found is None and done == 0 and parts > 1:
+                step, parts = len(rows), 1
+                continue
+            if found is None:
+                break
+            model, done = found, part.stop
+        if done == len(rows):
+            return model
+        rows, roots = rows[done:], roots[done:]
     return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+
+
+def _faded(M: Floats, keep: float) -> Floats:
+    """``keep M``, but no less than what floating point can tell from nothing: rows of zeros do not move the subspace."""
+    largest = float(M.diagonal().max(initial=0.0))
+    if 0.0 < keep * largest < _FAINT:
+        return np.asarray(M * (_FAINT / largest))
+    return np.asarray(keep * M)
 
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
@@ -115,7 +130,7 @@ def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model 
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
     if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
-        R = G - matmul(P, P.T)
+        R = G - full_gram(P)
     else:  # that would not be good enough: the residuals themselves, in double precision
         X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
@@ -192,7 +207,7 @@ def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     there is none.
     """
     diagonal = A.diagonal()
-    if not (diagonal > 0).all():
+    if not len(A) or not (diagonal > 0).all():
         return A, A, 0.0
     d: Floats = 1.0 / np.sqrt(diagonal)
     U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
