@@ -26,6 +26,7 @@ _MEASURING = (
     "experiments/passes.py",
     "experiments/timing.py",
     "experiments/tracks.py",
+    "io/sources",
     "metrics.py",
     "pca",
 )
