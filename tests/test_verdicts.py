@@ -228,6 +228,16 @@ def test_orderings_need_trials_enough_to_tell() -> None:
     assert "5:0, p = 0.031" in enough.evidence
 
 
+def test_trials_that_tell_neither_way_decide_nothing() -> None:
+    rows = learning_rows(EARLY, LATE, trials=range(6))
+    even = [
+        replace(found, value=0.05 if found.seed % 2 else 0.2) if found.label == "FSM γ=0.6" and found.t == 1000 else found for found in rows
+    ]
+    found = verdicts.forgetful_fsm_ends_best(even)
+    assert found.outcome == verdicts.UNDECIDED, found.evidence
+    assert "3:3" in found.evidence
+
+
 def test_trials_are_paired_by_their_seed() -> None:
     """One curve is below the other in every trial, though its values overlap with the other's."""
     one, other = {seed: seed + 0.4 for seed in range(8)}, {seed: seed + 0.5 for seed in reversed(range(8))}

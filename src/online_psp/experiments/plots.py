@@ -230,8 +230,10 @@ def fig3(rows: Sequence[Row]) -> Figure:
         grid = figure.subplots(len(several), len(sets), sharex="col", sharey=True, squeeze=False)
         for line, K in zip(grid, several, strict=True):
             for axes, name in zip(line, sets, strict=True):
-                error_panel(axes, select(rows, data=name, K=K), colours)
-                axes.set_title(f"{name.upper()}, K = {K}")
+                panel = select(rows, data=name, K=K)
+                axes.set_title(f"{name.upper()}, K = {K}{'' if panel else ': not run'}")
+                if panel:
+                    error_panel(axes, panel, colours)
             line[0].set_ylabel("Err_batch")
         _keep_inexact(grid[0, 0], rows)  # they share it
         for axes in grid[-1]:

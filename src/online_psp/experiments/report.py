@@ -10,9 +10,9 @@ from pathlib import Path
 
 from online_psp.experiments.provenance import machine
 from online_psp.experiments.tables import Table
-from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, Verdict
+from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, UNDECIDED, Verdict
 
-_BADGES = {HOLDS: "yes", PARTLY: "partly", BY_MORE: "partly", BY_LESS: "partly", FAILS: "no", OPEN: "open"}
+_BADGES = {HOLDS: "yes", PARTLY: "partly", BY_MORE: "partly", BY_LESS: "partly", FAILS: "no", OPEN: "open", UNDECIDED: "open"}
 _MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 _STYLE = """
 :root { color-scheme: light; --ink: #1d2733; --soft: #5b6875; --line: #dde3ea; --paper: #ffffff; --wash: #f5f7fa; --link: #0b62a4; }

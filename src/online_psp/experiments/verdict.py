@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not tested"
 BY_MORE, BY_LESS = "by more", "by less"
+UNDECIDED = "not decided"
+"""Trials enough for a test, and it tells neither way, in no panel."""
 
 
 @dataclass(frozen=True)

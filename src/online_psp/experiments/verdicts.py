@@ -1,7 +1,8 @@
 """What the paper says, checked against rows: a statement, a rule, and the numbers that the rule was applied to.
 
 Err_batch and Err_pop are judged apart. Orderings are judged by a sign test over the trials of each panel, paired by seed; where trials are
-too few to tell, the verdict is "not tested". `tests/test_verdicts.py` has for every verdict a corruption of the rows that turns it.
+too few to tell, the verdict is "not tested"; where they are enough and tell neither way, "not decided". `tests/test_verdicts.py` has for
+every verdict a corruption of the rows that turns it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from online_psp.experiments.growth import growth_claims
 from online_psp.experiments.rows import Row, distinct, median, select
 from online_psp.experiments.statistics import LEVEL, SignTest, sign_test
 from online_psp.experiments.tables import EXACT, Table, chosen_moments, number
-from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, Verdict, share
+from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, UNDECIDED, Verdict, share
 
-__all__ = ["BY_LESS", "BY_MORE", "CLAIMS", "FAILS", "HOLDS", "OPEN", "PARTLY", "Verdict", "judge", "to_table"]
+__all__ = ["BY_LESS", "BY_MORE", "CLAIMS", "FAILS", "HOLDS", "OPEN", "PARTLY", "UNDECIDED", "Verdict", "judge", "to_table"]
 
 _SAME = 1e-6
 _CLOSE = 2.0
@@ -157,7 +158,7 @@ def _panel(where: tuple[str, int]) -> str:
 
 
 def _ordered(tests: Mapping[tuple[str, int], SignTest]) -> tuple[str, str]:
-    """Outcome and evidence of an ordering: decided for in every panel, in more than are decided against, or not."""
+    """Outcome and evidence of an ordering: decided for in every panel, in most, in no more than are decided against, or not at all."""
     hits = [where for where, test in tests.items() if test.decided > 0]
     against = [where for where, test in tests.items() if test.decided < 0]
     unsure = [where for where, test in tests.items() if test.decided == 0]
@@ -166,6 +167,8 @@ def _ordered(tests: Mapping[tuple[str, int], SignTest]) -> tuple[str, str]:
     most = max(test.trials for test in tests.values())
     if 0.5**most >= LEVEL:
         return OPEN, f"{evidence}; {most} trials cannot decide: p is at least {0.5**most:.2g}"
+    if not hits and not against:
+        return UNDECIDED, evidence
     if len(hits) == len(tests):
         return HOLDS, evidence
     return (PARTLY if len(hits) > len(against) and 2 * len(hits) > len(tests) else FAILS), evidence
@@ -195,7 +198,8 @@ def ccipca_close_behind(rows: Sequence[Row]) -> Verdict:
     ratios = {where: median(trials[CCIPCA.label].values()) / median(trials[_QUICK_FORGETTER].values()) for where, trials in panels.items()}
     close = sum(1 / _BEHIND <= ratio <= _BEHIND for ratio in ratios.values())
     outcome, evidence = _ordered(tests)
-    outcome = outcome if close == len(ratios) else PARTLY if outcome in (HOLDS, PARTLY) and 2 * close > len(ratios) else FAILS
+    if close < len(ratios):
+        outcome = PARTLY if outcome in (HOLDS, PARTLY) and 2 * close > len(ratios) else FAILS
     span = f"CCIPCA/{_QUICK_FORGETTER} from {min(ratios.values()):.2f} to {max(ratios.values()):.2f}, close in {close} of {len(ratios)}"
     return Verdict(statement, outcome, f"{span}; behind: {evidence}", rule)
 
