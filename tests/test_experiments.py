@@ -431,6 +431,14 @@ def test_the_recorded_curves_are_reproduced_by_the_runner(data_home: Path, golde
         assert row.value == pytest.approx(recorded[row.data, row.K, row.label, row.t], abs=1e-7), (row.label, row.t)
 
 
+def test_the_recordings_of_this_repository_are_reproduced_by_the_runner(tmp_path: Path) -> None:
+    records, recorded = figures.golden(Path(__file__).parent / "data")
+    found = select(run(records, tmp_path / "golden.csv"), metric="err_batch")
+    assert {(row.data, row.K, row.label, row.t) for row in found} == set(recorded), "both K, told apart"
+    for row in found:
+        assert row.value == pytest.approx(recorded[row.data, row.K, row.label, row.t], abs=1e-6), (row.K, row.label, row.t)
+
+
 def test_known_sets_are_as_large_as_their_records_say(data_home: Path) -> None:
     assert {name: (known.N, known.D) for name, known in KNOWN.items() if known.names} == {
         name: Workbench(data_home).raw(name, None).X.shape for name in ("orl", "yale", "mnist")

@@ -330,6 +330,7 @@ def leaderboard(boards: Sequence[Board]) -> Figure:
                     axes.errorbar([place.microseconds], [max(place.score.value, 1e-16)], yerr=bars, elinewidth=1, **look)
             axes.set_xscale("log")
             axes.set_yscale("log")
+            _plain_numbers(axes)
             axes.set_title(board.name.replace(": ", ":\n", 1), fontsize=8)
             axes.set_xlabel("µs per sample")
             axes.set_ylabel("error")
