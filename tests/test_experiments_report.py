@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from typer.testing import CliRunner
 
-from online_psp.cli import experiments as commands
+from online_psp.cli.main import app
 from online_psp.datasets import ImageLayout, load
 from online_psp.experiments import figures, plots, reproduce, reproduction, tables, verdicts
 from online_psp.experiments.deviations import deviations_table
@@ -222,14 +221,6 @@ def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pyte
 # The commands
 
 
-def app() -> typer.Typer:
-    made = typer.Typer()
-    for command in (commands.reproduce, commands.evaluate):
-        made.command()(command)
-    made.add_typer(commands.datasets, name="datasets")
-    return made
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -247,7 +238,7 @@ def test_commands_say_what_is_wrong_without_a_traceback(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app(), [*arguments, "--jobs", "1"])
+    result = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
     assert result.exit_code == 1
     assert message in " ".join(result.output.split())
     assert "Traceback" not in result.output
@@ -256,7 +247,7 @@ def test_commands_say_what_is_wrong_without_a_traceback(
 
 def test_datasets_lists_all_that_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "220")
-    result = CliRunner().invoke(app(), ["datasets", "--data-home", str(tmp_path)])
+    result = CliRunner().invoke(app, ["datasets", "--data-home", str(tmp_path)])
     assert result.exit_code == 0, result.output
     for text in ("orl", "yale", "mnist", "digits", "400 × 10304", "2414 × 1024", "60000 × 784", "CC BY-SA 3.0", str(tmp_path)):
         assert text in result.output

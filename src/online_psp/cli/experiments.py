@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from online_psp.cli._errors import DATA, INTERRUPTED, fail, say
 from online_psp.cli.datasets import datasets as list_datasets
 
 
@@ -37,16 +38,16 @@ class TrackName(StrEnum):
 
 
 @contextmanager
-def _plain_errors(stopped: str = "Stopped. What was done is saved: the same command goes on from there.") -> Iterator[None]:
-    """What is wrong with the input is said in a sentence, without a traceback; Ctrl-C says how to go on."""
+def _stoppable(stopped: str = "Stopped. What was done is saved: the same command continues from there.") -> Iterator[None]:
+    """Ctrl-C says how to continue; what somebody's class lacks, and which file is not there, are sentences already."""
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        typer.echo(stopped, err=True)
-        raise typer.Exit(130) from error
+    except KeyboardInterrupt:
+        raise fail(stopped, INTERRUPTED) from None
+    except (TypeError, FileNotFoundError) as error:
+        if getattr(error, "filename", None) is not None:
+            raise
+        raise fail(str(error), DATA) from error
 
 
 def _default_jobs() -> int:
@@ -77,7 +78,7 @@ def _find_modules_here(algorithms: Sequence[str]) -> None:
     here = os.getcwd()
     if modules and here not in sys.path:
         sys.path.append(here)
-        typer.echo(f"Modules are looked for in {here} too, after all other places: {', '.join(modules)}.", err=True)
+        say(f"Modules of --algorithm are looked for in {here} too, after all other places, and what is found there is run.")
 
 
 def reproduce(
@@ -105,7 +106,7 @@ def reproduce(
 
     _find_modules_here(algorithm or [])
     names = list(FIGURES) if figure is Which.all else [figure.value]
-    with _plain_errors():
+    with _stoppable():
         scope = Scope(quick, seed, trials, tuple(map(parse_curve, algorithm or [])), recordings)
         command = whole_command(context)
         result = run_figures(names, out, scope=scope, jobs=jobs, data_home=data_home, progress=True, command=command)
@@ -115,9 +116,9 @@ def reproduce(
         console.print(f"{'':14}  [dim]{verdict.evidence}[/dim]", highlight=False)
     console.print(f"report: {result.report}")
     for name, reason in result.left_out.items():
-        typer.echo(f"{name} was left out. {reason}", err=True)
+        say(f"{name} was left out. {reason}")
     if result.left_out:
-        raise typer.Exit(1)
+        raise typer.Exit(DATA)
 
 
 def evaluate(
@@ -158,7 +159,7 @@ def evaluate(
 
     _find_modules_here(algorithm or [])
     wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
-    with _plain_errors("Stopped. What was done is saved: the same command with --resume goes on from there."):
+    with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
         chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
         tracks = tuple(dict.fromkeys(str(name) for name in wanted))
         plan = Plan(trials, epochs, seed, tracks, builtin, batch, timeout=timeout, jobs=jobs, resume=resume)
@@ -189,7 +190,7 @@ def leaderboard(
 
     from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
 
-    with _plain_errors():
+    with _stoppable():
         found = collect(rows)
         page = write_leaderboard(rows, output, whole_command(context))
     console = Console()
@@ -212,7 +213,7 @@ def _list(
         from online_psp.datasets.own import own_sets
 
         list_datasets(data_home)
-        with _plain_errors():
+        with _stoppable():
             for name, own in own_sets().items():
                 typer.echo(f"{name:8}your own, {own.N} × {own.D}: {own.path}{f' [{own.key}]' if own.key else ''} {own.checksum[:12]}…")
 
@@ -227,14 +228,6 @@ def add(
     """Give a file of yours a name, so that --data takes it from everywhere. The file stays where it is; a change of it is noticed."""
     from online_psp.datasets.own import add_set
 
-    with _plain_errors():
+    with _stoppable():
         own = add_set(name, file, key, replace=force)
     typer.echo(f"{name}: {own.N} × {own.D}, {own.path}, checksum {own.checksum[:12]}…")
-
-
-if __name__ == "__main__":
-    app = typer.Typer(no_args_is_help=True, add_completion=False)
-    for command in (reproduce, evaluate, leaderboard):
-        app.command()(command)
-    app.add_typer(datasets, name="datasets")
-    app()

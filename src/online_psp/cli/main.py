@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from online_psp.cli._errors import DEBUG, Commands
 from online_psp.cli.bench import bench
 from online_psp.cli.experiments import datasets, evaluate, leaderboard, reproduce
-from online_psp.cli.fit import fit
+from online_psp.cli.fit import fit, update
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.transform import transform
 
-app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
 
 
 def _version(wanted: bool) -> None:
@@ -27,11 +28,15 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+) -> None:
     """Streaming principal subspace projection and online PCA."""
 
 
 app.command()(fit)
+app.command()(update)
 app.command()(transform)
 app.command()(info)
 app.command()(merge)
@@ -57,8 +62,7 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
     for name in dict.fromkeys(result.problem for result in results):
         table = Table(
-            title=name,
-            caption="µs per sample, one thread; in place: the published update, a sample at a time; faster: blocks against that",
+            title=name, caption="µs per sample, one thread; in place: the published update, a sample at a time; faster: blocks against that"
         )
         for column in ("method", "fit_next", "block", "in place", "faster", "Err_batch", "Err_pop"):
             table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
