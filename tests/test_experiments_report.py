@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 from online_psp import FSM
 from online_psp.cli import experiments as commands
+from online_psp.cli._errors import Commands
 from online_psp.cli.datasets import datasets
 from online_psp.datasets import ImageLayout, load
 from online_psp.experiments import evaluate, figures, plots, reproduce, reproduction, tables, verdicts
@@ -385,7 +386,7 @@ def test_an_algorithm_with_its_options_on_one_line() -> None:
 
 
 def app() -> typer.Typer:
-    made = typer.Typer()
+    made = typer.Typer(cls=Commands)
     for command in (commands.reproduce, commands.evaluate, datasets):
         made.command()(command)
     return made
