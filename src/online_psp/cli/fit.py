@@ -130,13 +130,14 @@ def _run(task: Task) -> None:
                 f"{task.output} exists; add --resume to continue the run in it, --update to learn this source on top of it, "
                 "or --force to overwrite it."
             )
-        earlier = runs.reopen(task.output) if present and task.mode != "new" else None
+        reopen = runs.reopen_any if task.mode == "update" else runs.reopen
+        earlier = reopen(task.output) if present and task.mode != "new" else None
         source = open_rows(task.sources, _reading(task, earlier), task.quiet)
         run = _prepare(task, source, earlier)
         began, first = time.monotonic(), run.done
         try:
             _drive(task, run, source, saving)
-        except runs.Stopped:
+        except KeyboardInterrupt:
             raise _stopped(task, run, saving) from None
         except runs.DifferentSourceError as error:
             ways = f"To learn it on top of the model, use psp update {task.output} …; to begin anew, --force."

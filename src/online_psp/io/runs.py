@@ -200,6 +200,17 @@ def reopen(path: str | os.PathLike[str]) -> Run:
         raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
 
 
+def reopen_any(path: str | os.PathLike[str]) -> Run:
+    """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
+    model, header = read_model(path)
+    if "source" in header:
+        return reopen(path)
+    if not hasattr(model, "n_features_in_"):
+        raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
+    source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
+    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True)
+
+
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
     """The run that belongs to a model, from what its file says."""
     if "source" not in header:
@@ -257,6 +268,13 @@ def check_same(run: Run, source: Source) -> None:
     found = difference(run, source)
     if found is not None:
         raise DifferentSourceError(found)
+
+
+def _check_features(run: Run, source: Source) -> None:
+    """A pipe that continues where it was interrupted has the same columns; its header may come again or not."""
+    order_of(run.source.get("feature_names"), source.feature_names, source.name)
+    if source.features != run.source["features"]:
+        raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")
 
 
 # Going on
@@ -386,7 +404,9 @@ def drive(
     Stopped
         After one of `signals` came, within a second or at the end of the block in hand.
     """
-    if run.row or run.epoch:
+    if at_end:
+        _check_features(run, source)
+    elif run.row or run.epoch:
         check_same(run, source)
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
@@ -479,7 +499,7 @@ def fit_stream(
     with claimed(path):
         rows = open_source(source)
         if update:
-            run = updating(reopen(path), rows, options)
+            run = updating(reopen_any(path), rows, options)
         elif resume and os.path.exists(path):
             run = reopen(path)
         else:
