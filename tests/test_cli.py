@@ -338,6 +338,7 @@ def test_progress_in_a_log_is_a_line_every_ten_seconds(capsys: pytest.CaptureFix
         for _ in range(25):
             clock[0] += 1.0
             parts.run.row += 10
+            parts.run.passed += 10
             if clock[0] == 115.0:
                 parts.saving.last = clock[0]
             progress.update()
@@ -350,6 +351,31 @@ def test_progress_in_a_log_is_a_line_every_ten_seconds(capsys: pytest.CaptureFix
         clock[0] += 100.0
         progress.update()
     assert capsys.readouterr().err == ""
+
+
+def test_a_source_is_never_overwritten(tmp_path: Path, fitted: tuple[Path, Path, Floats]) -> None:
+    model, source, _ = fitted
+    (tmp_path / "link.csv").symlink_to(source)
+    before = source.read_bytes(), model.read_bytes()
+    for arguments in (
+        ["fit", source, "-k", 2, "-o", source, "--force"],
+        ["fit", source, "-k", 2, "-o", tmp_path / "link.csv", "--force"],
+        ["transform", model, source, "-o", source, "--force"],
+        ["transform", model, source, "-o", model, "--format", "csv", "--force"],
+    ):
+        assert "source as well as the output" in psp(*arguments, code=2).stderr
+    assert before == (source.read_bytes(), model.read_bytes())
+
+
+def test_options_in_a_hostile_checkpoint_are_not_taken(fitted: tuple[Path, Path, Floats]) -> None:
+    """How to read comes from the checkpoint on resume; from one that was made on purpose, only what there is, and no say over memory."""
+    model, source, _ = fitted
+    found = model_file.read(model)
+    found.run["reading"] = {"max_memory": 10**15, "nonsense": 1, "columns": 7, "exclude": ["alpha", 3], "header": "yes", "skip_rows": True}
+    model_file.write(model, model_file.Contents(found.kind, found.arrays, found.state, found.run))
+    psp("fit", source, "-o", model, "--resume", "-q")
+    assert runs.reopen(model).reading == {}
+    psp("transform", model, source, "-o", "-")
 
 
 # What may run

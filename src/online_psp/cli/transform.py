@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
+from online_psp.cli._common import check_not_source, echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_on_bad_row, grouped
 from online_psp.cli._writers import FORMATS, Table, append_to
@@ -61,6 +61,7 @@ def transform(
 
     form = _format(output, form)
     check_on_bad_row(on_bad_row)
+    check_not_source(output, [str(model), *sources])
     if append and force:
         usage("--append keeps the output, and --force overwrites it; give one of them.")
     fitted, header = load_fitted(model)

@@ -64,10 +64,12 @@ class Run:
     """Options of `open_source` that were given."""
     before: list[dict[str, Any]] = field(default_factory=list)
     """Names and rows of the sources that the model has learned earlier."""
+    passed: int = 0
+    """Rows that went by in this process, whatever the epoch; not stored."""
 
     def header(self) -> dict[str, Any]:
-        """All but the model, as JSON."""
-        return {name: value for name, value in vars(self).items() if name != "model"}
+        """What is stored beside the model, as JSON."""
+        return {name: value for name, value in vars(self).items() if name not in ("model", "passed")}
 
     @property
     def done(self) -> int:
@@ -348,6 +350,7 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         if block.rows.shape[0]:
             _learn(run, ordered(block.rows, order))
         run.row = base + block.start + block.length
+        run.passed += block.length
         run.skipped += len(block.bad)
         run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
         run.finished = False
@@ -416,10 +419,10 @@ def drive(
             return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
 
         try:
-            before = run.done
+            before = run.passed
             for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
-                timer.passed(abs(run.done - before))
-                before, looked = run.done, time.monotonic()
+                timer.passed(run.passed - before)
+                before, looked = run.passed, time.monotonic()
                 if timer.due() and run.learned:
                     _know(run, source, at_end)
                     saving.save(run)
