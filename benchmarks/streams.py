@@ -2,7 +2,8 @@
 
 Files of 1 GB are made (``ONLINE_PSP_STREAM_GB`` sets another size; text has a quarter of the rows), fitted in a process of their own each,
 and deleted. The baseline is the same model fed the same blocks from an array in memory, in the same process and in turn, over as many
-rows as fit into a tenth of the file; rates are the best of three. For text, there is also the reader that came before: lines in Python, numbers by `numpy.loadtxt`.
+rows as fit into a tenth of the file; rates are the best of three. For text, there is also the reader that came before: lines in Python,
+numbers by `numpy.loadtxt`.
 """
 
 from __future__ import annotations
