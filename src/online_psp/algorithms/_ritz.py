@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import add_product, full_gram, matmul
-from online_psp.engine.row_products import centred, combined, products
+from online_psp.engine.row_products import centred, combined, products, widened
 from online_psp.engine.rows import AnyRows
 from online_psp.engine.types import Array, Floats
 
@@ -83,7 +83,7 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
         if done == len(rows):
             return model
         rows, roots = rows[done:], roots[done:]
-    return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+    return _exactly(model, widened(rows), roots, K)
 
 
 def _faded(M: Floats, keep: float) -> Floats:
@@ -132,7 +132,7 @@ def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model 
     if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
         R = G - full_gram(P)
     else:  # that would not be good enough: the residuals themselves, in double precision
-        X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
+        X, P, R = _residuals(B.astype(np.float64, copy=False), _weighted(rows, roots), leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
@@ -263,45 +263,52 @@ def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Float
 # The steps that are exact
 
 
-def _exactly(model: Model, X: Floats, K: int) -> Model:
-    """The same for rows in double precision, weighted, by decomposing everything."""
+def _exactly(model: Model, rows: AnyRows, roots: Floats, K: int) -> Model:
+    """The same for rows in double precision, by decomposing everything."""
     dtype, eps = model.B.dtype, float(np.finfo(model.B.dtype).eps)
     B, M = model.B.astype(np.float64, copy=False), model.M
     if len(B) and (model.drift > 0 or dtype != np.float64):
         B, M = orthonormal(B, M)
-    P = matmul(X, B.T) if len(B) else np.zeros((len(X), 0))
-    if 0 < len(B) < K:  # data of few directions: is there anything new at all?
-        rest = X - matmul(P, B)
-        if (np.einsum("ij,ij->i", rest, rest) <= (32.0 * eps) ** 2 * np.einsum("ij,ij->i", X, X)).all():
-            same = M + matmul(P.T, P)
-            if graded_cholesky(same)[2] > 1e-6:
-                return Model(B.astype(dtype, copy=False), same, 0.0)
+    found = _inside(B, M, rows, roots, eps) if 0 < len(B) < K else None
     diagonal = M.diagonal()
-    found = None
-    if not len(M) or diagonal.min() >= 0.01 * _RANGE * diagonal.max():
-        found = _from_products(B, M, X, P, K)
+    if found is None and (not len(M) or diagonal.min() >= 0.01 * _RANGE * diagonal.max()):
+        found = _from_products(B, M, rows, roots, K)
     if found is None:
-        found = _carefully(B, M, X, K, eps)
+        found = _carefully(B, M, _weighted(rows, roots), K, eps)
     return Model(found[0].astype(dtype, copy=False), found[1], 0.0)
 
 
-def _from_products(B: Floats, M: Floats, X: Floats, P: Floats, K: int) -> tuple[Floats, Floats] | None:
+def _weighted(rows: AnyRows, roots: Floats) -> Floats:
+    return np.asarray(centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis])
+
+
+def _inside(B: Floats, M: Floats, rows: AnyRows, roots: Floats, eps: float) -> tuple[Floats, Floats] | None:
+    """Data of few directions: where nothing of the rows is outside the span of B but rounding, only M moves; None otherwise."""
+    X = _weighted(rows, roots)
+    P = matmul(X, B.T)
+    rest = X - matmul(P, B)
+    if not (np.einsum("ij,ij->i", rest, rest) <= (32.0 * eps) ** 2 * np.einsum("ij,ij->i", X, X)).all():
+        return None
+    same = M + matmul(P.T, P)
+    return (B, same) if graded_cholesky(same)[2] > 1e-6 else None
+
+
+def _from_products(B: Floats, M: Floats, rows: AnyRows, roots: Floats, K: int) -> tuple[Floats, Floats] | None:
     """From the Gram matrix of the stacked rows ``[S B; X]``; None where the range of sizes is too large for it."""
-    k, n = len(B), len(B) + len(X)
+    k, n = len(B), len(B) + len(rows)
     S = _root(M)
+    P, G = products(rows, B)
     stacked = np.empty((n, n), order="F")
     stacked[:k, :k] = matmul(S, S.T)
-    stacked[k:, :k] = matmul(P, S.T) if k else 0.0
-    stacked[k:, k:] = full_gram(X)
+    stacked[k:, :k] = matmul(P * roots[:, np.newaxis], S.T) if k else 0.0
+    stacked[k:, k:] = G * roots * roots[:, np.newaxis]
     keep = min(K, n)
     values, vectors = eigh(stacked, subset_by_index=(n - keep, n - 1), check_finite=False, overwrite_a=True, driver="evr")
     values, vectors = values[::-1], vectors[:, ::-1]
     if not values[0] > 0 or values[-1] < _RANGE * values[0]:
         return None
     vectors = vectors / np.sqrt(values)
-    new = matmul(np.ascontiguousarray(vectors[k:].T), X)
-    if k:
-        new += matmul(matmul(vectors[:k].T, S), B)
+    new = combined(rows, B, matmul(vectors[:k].T, S), np.ascontiguousarray(vectors[k:].T) * roots)
     M = np.diag(values)
     return orthonormal(new, M) if values[-1] < 1e-3 * values[0] else (new, M)
 

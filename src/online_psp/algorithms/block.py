@@ -257,7 +257,7 @@ class BlockPCA(StreamingAlgorithm):
             grown[: self._n], self._shares = self._shares[: self._n], grown
         self._shares[self._n : stop] = shares
         if isinstance(rows, DenseRows) or not self._alike(rows):
-            self._gather_dense(centred(rows, self.dtype))
+            self._gather_dense(self._made_dense(rows, np.asarray(shares)))
         else:
             self._pending.append(rows)
             self._n += len(rows)
@@ -270,9 +270,18 @@ class BlockPCA(StreamingAlgorithm):
         sums = getattr(held, "sums", None), getattr(rows, "sums", None)
         return type(rows) is type(held) and sums[0] is sums[1]
 
+    def _made_dense(self, rows: AnyRows, shares: Floats) -> Array:
+        """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
+        if isinstance(rows, SparseRows) and rows.sums is not None:
+            rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
+            made = centred(rows, self.dtype)
+            rows.sums.take(rows)
+            return made
+        return centred(rows, self.dtype)
+
     def _gather_dense(self, rows: Array) -> None:
         if self._pending and not isinstance(self._pending[0], DenseRows):  # what is held is of another kind
-            rows, self._n = np.concatenate([centred(self._held(), self.dtype), rows]), 0
+            rows, self._n = np.concatenate([self._made_dense(self._held(), self._shares[: self._n]), rows]), 0
         stop = self._n + len(rows)
         if self._buffer is None or stop > len(self._buffer):
             have = 64 if self._buffer is None else 2 * len(self._buffer)
