@@ -140,7 +140,10 @@ def test_columns_are_matched_by_name(tmp_path: Path, fitted: tuple[Path, Path, F
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), np.load(tmp_path / "w.npy"))
 
 
-@pytest.mark.parametrize("options", [["--columns", "alpha,gamma,delta"], ["--exclude", "id,beta"], ["--columns", "1,3-4"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--columns", "alpha,gamma,delta"], ["--exclude", "id,beta"], ["--columns", "1,3-4"], ["--ids", "id", "--exclude", "beta"]],
+)
 def test_chosen_columns_are_remembered(tmp_path: Path, options: list[str]) -> None:
     X = data(80, 4)
     source = table(tmp_path / "x.csv", X, ids=[f"n{i}" for i in range(80)])
@@ -265,6 +268,16 @@ def test_ids_are_carried_through(tmp_path: Path) -> None:
     assert written[30].startswith('"patient, 29",')
     psp("transform", tmp_path / "m.psp", source, "-o", tmp_path / "s.parquet", "-q", "--ids", "id", "--on-bad-row", "skip")
     assert ".csv or .parquet" in psp("transform", tmp_path / "m.psp", source, "-o", tmp_path / "s.npy", "--ids", "id", code=2).stderr
+
+
+def test_times_are_carried_through(tmp_path: Path) -> None:
+    X = data(20, 4)
+    lines = ["when," + ",".join(NAMES), *(f"2024-01-{i + 1:02}T00:00:00," + ",".join(map(repr, row)) for i, row in enumerate(X.tolist()))]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    psp("fit", tmp_path / "x.csv", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--time-column", "when")
+    written = psp("transform", tmp_path / "m.psp", tmp_path / "x.csv", "-o", "-", "-q", "--time-column", "when").stdout.splitlines()
+    assert written[0] == "when,pc1,pc2"
+    assert written[3].startswith("2024-01-03T00:00:00")
 
 
 def test_scores_on_standard_output(fitted: tuple[Path, Path, Floats]) -> None:

@@ -64,10 +64,10 @@ def names_of(model: Any) -> list[str] | None:
 def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that a model was fitted to, for other rows: those chosen then, unless something else is chosen now."""
     reading = known_reading(header.get("reading"))
-    chosen = {key: reading[key] for key in ("columns", "exclude") if reading.get(key)}
+    chosen = {key: reading[key] for key in ("columns", "exclude", "ids", "time_column") if reading.get(key)}
     if not chosen or any(key in given for key in ("columns", "exclude")):
         return {}
-    return chosen if names is None else {"columns": list(names)}
+    return {key: chosen[key] for key in ("columns", "exclude") if key in chosen} if names is None else {"columns": list(names)}
 
 
 def known_reading(stored: Any) -> dict[str, Any]:
