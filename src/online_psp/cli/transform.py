@@ -158,7 +158,5 @@ def _carried(block: Any) -> Any:
 
     parts = [] if block.ids is None else [block.ids]
     if block.times is not None:
-        parts.append(
-            np.array([str(time) for time in block.times.tolist()] if block.times.dtype.kind == "f" else block.times.astype(str))[:, None]
-        )
+        parts.append(block.times.astype(str)[:, np.newaxis])
     return np.concatenate([np.asarray(part, dtype=object) for part in parts], axis=1) if parts else None
