@@ -299,6 +299,8 @@ def steps(
     deadline : callable, optional
         Asks a slow source to hand over what it has; see `Source.blocks`.
     """
+    if on_bad_row not in ("stop", "skip"):
+        raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
     order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
     base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
     unsure = source.once and run.row > 0 and not at_end
