@@ -84,6 +84,7 @@ SETTINGS: dict[str, Option] = {
     "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use."),
     "oversample": Option(int, ("--oversample",), "Directions kept beyond the components.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean."),
+    "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),
     "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
     "half_life": Option(
         str, ("--half-life",), "Rows (10000), or time (1h, with --time-column), after which a row counts half.", convert=_half_life
