@@ -114,6 +114,40 @@ def test_an_algorithm_of_one_file_and_one_line_is_everywhere(tmp_path: Path) -> 
     assert OnlinePCA(3, algorithm="oja").fit(X).n_components_ == 3
 
 
+@pytest.mark.parametrize("seen", [0, 2])
+def test_a_start_that_is_not_needed_yet_is_kept(seen: int, tmp_path: Path) -> None:
+    X = spiked(60, 20, 4)
+    starts: list[tuple[Any, dict[str, Any]]] = [
+        (ALGORITHMS["fsm"], {"Minv0": np.diag([9.0, 8.0, 7.0, 6.0])}),
+        (ALGORITHMS["sm"], {"M0": np.diag([0.1, 0.2, 0.3, 0.4])}),
+        (ALGORITHMS["ipca"], {"sigma2_0": [4.0, 3.0, 2.0, 1.0]}),
+        (ALGORITHMS["ccipca"], {"sigma2_0": [4.0, 3.0, 2.0, 1.0]}),
+        (ALGORITHMS["ccipca"], {"sigma2_0": "data"}),
+    ]
+    for cls, start in starts:
+        model = cls(4, 20, **start)
+        model.fit_block(X[:seen])
+        model.save(tmp_path / "m.psp")
+        others = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), cls.load(tmp_path / "m.psp")]
+        expected = model.fit_block(X[seen:])
+        for other in others:
+            assert np.array_equal(other.fit_block(X[seen:]), expected), f"{cls.__name__} lost its start {start}"
+
+
+def test_variances_from_data_do_not_amplify_rounding() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 300)) / np.arange(1, 301) ** 0.5
+    near = X * (1 + 1e-15 * rng.standard_normal(X.shape))
+    parted = {}
+    for start in (None, "data"):
+        models = [ALGORITHMS["ccipca"](64, sigma2_0=start) for _ in range(2)]
+        for model, rows in zip(models, (X, near), strict=True):
+            model.fit_block(rows)
+        parted[start] = subspace_error(models[0].get_components(), models[1].get_components())
+    assert parted["data"] < 1e-6, f"rows that differ by 1e-15 end {parted['data']:.1e} apart"
+    assert parted[None] > 1e-3, f"the published start parts them by {parted[None]:.1e}; where it does not, the option has no use"
+
+
 # Files
 
 

@@ -43,6 +43,8 @@ class State(NamedTuple):
     """Before the start."""
     running: Any
     """After it: the state in the algorithm's own letters, of its class's `Running`."""
+    start: Floats | None = None
+    """(r, K): what a start given by the user is, until it is needed."""
 
 
 class StreamingAlgorithm(ABC):
@@ -147,6 +149,14 @@ class StreamingAlgorithm(ABC):
     @abstractmethod
     def _restore(self, running: Any) -> None:
         """Take up a state after the start; its arrays are copied."""
+
+    def _given_start(self) -> Floats | None:
+        """What there is of a start besides a basis, (r, K), in an array of its own."""
+        return None
+
+    def _take_start(self, start: Floats) -> None:
+        """Take it up again."""
+        raise ValueError("it has a start that the algorithm does not know")
 
     @classmethod
     def checked(cls, running: Any) -> Any:
@@ -324,7 +334,7 @@ class StreamingAlgorithm(ABC):
         """Everything learned, in arrays of its own; the model is left as it is, its open block open."""
         with self._lock:
             kept = None if self._kept is None else KeptRows(self._kept[: self.t].copy(), self._kept_factor[: self.t].copy())
-            return State(self.t, kept, self._running_state() if self._started else None)
+            return State(self.t, kept, self._running_state() if self._started else None, None if self._started else self._given_start())
 
     @classmethod
     def from_state(cls, options: dict[str, Any], state: State) -> Self:
@@ -342,6 +352,8 @@ class StreamingAlgorithm(ABC):
         if state.running is not None:
             self._started = True
             self._restore(state.running)
+        elif state.start is not None:
+            self._take_start(np.array(state.start))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options(), "state": self.state()}

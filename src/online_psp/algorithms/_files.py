@@ -93,6 +93,9 @@ def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> State:
     K, D, dtype = options["K"], options["D"], options["dtype"]
     t = fields.count("t")
     sizes = {"K": K} if D is None else {"K": K, "D": D}
+    start = fields.arrays.get("start")
+    if start is not None and (start.ndim != 2 or start.shape[1] != K or not np.isfinite(start).all() or start.dtype != np.float64):
+        raise ModelFileError("its start is not one")
     kept, running = (fields.values.get(name) is not None for name in ("kept", "running"))
     if D is None and (t or kept or running):
         raise ModelFileError("it has seen samples, and does not say how many features they have")
@@ -102,11 +105,11 @@ def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> State:
         rows = unflatten(KeptRows, fields.under("kept"), sizes, dtype)
         if running or not 1 <= len(rows.rows) == t < K:
             raise ModelFileError("it has kept more or fewer rows than it has seen")
-        return State(t, rows, None)
+        return State(t, rows, None, start)
     if not running:
         if t:
             raise ModelFileError("it has seen samples and kept none of them")
-        return State(0, None, None)
+        return State(0, None, None, start)
     return State(t, None, kind.checked(unflatten(kind.Running, fields.under("running"), sizes, dtype)))
 
 

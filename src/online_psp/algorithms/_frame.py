@@ -30,8 +30,6 @@ class FrameAlgorithm(StreamingAlgorithm):
         """Take the step sizes and the start."""
         self.learning_rate = learning_rate
         self._sigma2 = sigma2
-        if np.any(sigma2 < 0):
-            raise ValueError("sigma2_0 must not be negative.")
         if Uhat0 is not None:
             self._begin(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))).astype(self.dtype))
             self._started = True
@@ -51,6 +49,14 @@ class FrameAlgorithm(StreamingAlgorithm):
     def _begin(self, basis: Array) -> None:
         self._frame = Frame(basis, self.open_capacity, self._orthonormal)
         self._steps = np.zeros(self.open_capacity)
+
+    def _given_start(self) -> Floats | None:
+        return self._sigma2[np.newaxis].copy()
+
+    def _take_start(self, start: Floats) -> None:
+        if start.shape != (1, self.K):
+            raise ValueError("its variances are not one for each component")
+        self._sigma2 = start[0]
 
     def _adopt(self, fresh: Frame) -> None:
         """After a restored frame whose layout is not today's: close its open block, and go on in a fresh one."""

@@ -206,6 +206,14 @@ class SimilarityMatching(StreamingAlgorithm):
             opened.a,
         )
 
+    def _given_start(self) -> Floats | None:
+        return self._M.copy()
+
+    def _take_start(self, start: Floats) -> None:
+        if start.shape != (self.K, self.K) or not (np.diag(start) > 0).all():
+            raise ValueError("its lateral start is not one")
+        self._M = start
+
     @classmethod
     def checked(cls, running: SimilarityState) -> SimilarityState:
         if not (running.s > 0 and 0 < running.open.a <= 1 and running.level >= 0 and 0 <= running.kept_since_restore <= 1):

@@ -26,10 +26,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BELOW_ONE, BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.engine.checks import check_start
+from online_psp.engine.blas import matmul
+from online_psp.engine.checks import check_variances
 from online_psp.engine.compiler import kernel
 from online_psp.engine.frames import Frame, FrameState, check_frame
-from online_psp.engine.types import Floats, Rate
+from online_psp.engine.types import Array, Floats, Rate
+
+_FROM_DATA = -1.0  # in place of a variance: it is taken from the first samples
 
 
 class CCIPCARunning(NamedTuple):
@@ -122,8 +125,10 @@ class CCIPCA(FrameAlgorithm):
         As in `FSM`.
     Uhat0 : (D, K), optional
         Start for the components; scaled to unit columns. By default the algorithm starts from the first K samples.
-    sigma2_0 : (K,), optional
-        Start for the variances; 1e-8 by default.
+    sigma2_0 : (K,) or "data", optional
+        Start for the variances; 1e-8 by default, as published. That start amplifies rounding: from K = 64 on, two correct implementations
+        part completely within the first samples after the start. "data" takes the mean squares of the first K samples along the start,
+        and goes on with the sample after them, which does not.
     ell : float
         Amnesia: samples weigh ``1 + ell`` times more than in a plain average.
     learning_rate : callable, optional
@@ -140,7 +145,7 @@ class CCIPCA(FrameAlgorithm):
         D: int | None = None,
         *,
         Uhat0: ArrayLike | None = None,
-        sigma2_0: ArrayLike | None = None,
+        sigma2_0: ArrayLike | str | None = None,
         ell: float = 2.0,
         learning_rate: Rate | None = None,
         block_size: BlockSize = "auto",
@@ -152,7 +157,12 @@ class CCIPCA(FrameAlgorithm):
         if Uhat0 is not None and D is None:
             D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
         super().__init__(K, D, block_size, dtype)
-        sigma2 = np.full(self.K, 1e-8) if sigma2_0 is None else check_start(sigma2_0, "sigma2_0", (self.K,))
+        if isinstance(sigma2_0, str):
+            if sigma2_0 != "data":
+                raise ValueError(f"sigma2_0 must be one variance for each component, or 'data'; got {sigma2_0!r}.")
+            sigma2 = np.full(self.K, _FROM_DATA)
+        else:
+            sigma2 = np.full(self.K, 1e-8) if sigma2_0 is None else check_variances(sigma2_0, self.K)
         self._set_up(learning_rate, Uhat0, sigma2)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
@@ -160,6 +170,14 @@ class CCIPCA(FrameAlgorithm):
         if not norms.all():
             raise ValueError(f"Uhat0 must have no zero column; column {int(np.argmin(norms))} is zero.")
         return np.ascontiguousarray((Uhat0 / norms).T)
+
+    def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
+        if self._sigma2[0] == _FROM_DATA:
+            Y = matmul(kept, self._frame.basis.T).astype(np.float64)
+            squares = np.mean(Y**2, axis=0)
+            self._sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
+            return np.asarray(Y[-1])
+        return super()._feed_first(kept, rates)
 
     def _running_state(self) -> CCIPCARunning:
         frame = self._frame.state()

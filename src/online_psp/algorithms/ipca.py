@@ -37,7 +37,7 @@ from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_start
+from online_psp.engine.checks import check_variances
 from online_psp.engine.compiler import exact_kernel as kernel
 from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.sizes import FixedCost
@@ -282,7 +282,7 @@ class IPCA(FrameAlgorithm):
         if Uhat0 is not None and D is None:
             D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
         super().__init__(K, D, block_size, dtype)
-        sigma2 = np.zeros(self.K) if sigma2_0 is None else check_start(sigma2_0, "sigma2_0", (self.K,))
+        sigma2 = np.zeros(self.K) if sigma2_0 is None else check_variances(sigma2_0, self.K)
         self._set_up(learning_rate, Uhat0, sigma2)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:

@@ -114,6 +114,14 @@ def checked_steps(steps: Any, n: int, most: float) -> Floats:
     return array
 
 
+def check_variances(value: ArrayLike, K: int) -> Floats:
+    """Variances to start from, (K,)."""
+    variances = check_start(value, "sigma2_0", (K,))
+    if (variances < 0).any():
+        raise ValueError("sigma2_0 must not be negative.")
+    return variances
+
+
 def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
     """A start array given by the user."""
     array = np.array(as_real(value, name), dtype=np.float64)

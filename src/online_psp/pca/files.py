@@ -150,6 +150,8 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
 
 
 def _mat_contents(model: OnlinePCA) -> mat_file.MatModel:
+    if model.standardize or model.axes != "principal":
+        raise ValueError("A MAT file holds principal components of features as they are, without standardising and without stable axes.")
     return mat_file.MatModel(
         np.asarray(model.components_, dtype=np.float64),
         np.asarray(model.explained_variance_),
