@@ -171,7 +171,7 @@ def test_it_is_a_safetensors_file(tmp_path: Path) -> None:
         header = json.loads(file.metadata()["online-psp"])
         assert file.get_tensor("stream.moments.mean").shape == (8,)
     assert header["format"] == "online-psp-model"
-    assert header["version"] == 1
+    assert header["version"] == model_file.VERSION
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -351,8 +351,8 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "m.psp"
     OnlinePCA(3).fit(rows(50, 8)).save(path)
     data = path.read_bytes()
-    path.write_bytes(data.replace(rb"\"version\":1", rb"\"version\":7"))
-    with pytest.raises(ModelFileError, match="version 7 of the format, and this library knows versions up to 1; upgrade"):
+    path.write_bytes(data.replace(b'\\"version\\":%d' % model_file.VERSION, b'\\"version\\":7'))
+    with pytest.raises(ModelFileError, match="version 7 of the format, and this library knows versions up to 2; upgrade"):
         OnlinePCA.load(path)
     save_file({"x": np.zeros(3)}, path)
     with pytest.raises(ModelFileError, match="not written by this library"):
@@ -385,7 +385,7 @@ def signed(path: Path, text: str, arrays: dict[str, Any] | None = None) -> None:
 
 def header_with(entry: str) -> str:
     return (
-        '{"digest":"DIGEST","format":"online-psp-model","version":1,"kind":"OnlinePCA","fortran":[],"run":{},'
+        f'{{"digest":"DIGEST","format":"online-psp-model","version":{model_file.VERSION},"kind":"OnlinePCA","fortran":[],"run":{{}},'
         f'"state":{{"parameters":{{}},"fitted":false,"x":{entry}}}}}'
     )
 
