@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER
+from online_psp.comparison.methods import LOOP, MEMORY, OURS, PEER
 from online_psp.comparison.results import Result
 from online_psp.engine.types import Floats
 from online_psp.experiments.plots import COLOURS, new_figure, style
@@ -36,11 +36,11 @@ _OTHERS: Mapping[str, str] = {
     "AdaOja": "#8C6D31",
     "History PCA": "#6B6B6B",
 }
-_MARKERS: Mapping[str, str] = {OURS: "o", LITERAL: "x", PEER: "s", MEMORY: "D"}
-_SIZES: Mapping[str, float] = {OURS: 46.0, LITERAL: 26.0, PEER: 22.0, MEMORY: 22.0}
+_MARKERS: Mapping[str, str] = {OURS: "o", LOOP: "x", PEER: "s", MEMORY: "D"}
+_SIZES: Mapping[str, float] = {OURS: 46.0, LOOP: 26.0, PEER: 22.0, MEMORY: 22.0}
 _KINDS: Mapping[str, str] = {
     OURS: "online-psp",
-    LITERAL: "the same algorithm as a literal loop",
+    LOOP: "the same algorithm, a sample at a time, in place",
     PEER: "another streaming method (faint: settings not in the table)",
     MEMORY: "all rows in memory",
 }
