@@ -195,7 +195,7 @@ def test_what_does_not_fit_the_model_or_the_format(tmp_path: Path, maker: Maker)
     (tmp_path / "again").mkdir()
     narrow = maker(tmp_path / "again", counts(100)[:, :40])
     said = psp("fit", narrow, "-k", 2, "-o", tmp_path / "m.psp", "--resume", code=1).stderr
-    assert "has 40 features, and the model was trained on 300" in said
+    assert re.search("had 300 features, and now has 40|columns of the source are not what they were", said), said
 
 
 # Memory
