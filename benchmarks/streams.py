@@ -1,9 +1,9 @@
 """Files larger than the memory allowed: the rate of every format against the same rows in memory, and peak resident memory.
 
 Files of 1 GB are made (``ONLINE_PSP_STREAM_GB`` sets another size; text has a quarter of the rows), fitted in a process of their own each,
-and deleted. The baseline is the same model fed the same blocks from an array in memory, in the same process and in turn, over as many
-rows as fit into a tenth of the file; rates are the best of three. For text, there is also the reader that came before: lines in Python,
-numbers by `numpy.loadtxt`.
+and deleted. The baseline is the same model fed the same blocks from an array in memory, in the same process and in turn, over a quarter of
+the file; rates are the best of three, over the same rows. For text, there is also the reader that came before: lines in Python, numbers by
+`numpy.loadtxt`.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ with threadpool_limits(1):
     for _ in source.blocks(size):  # what is loaded once is loaded
         break
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    first = np.concatenate([block.rows for block in itertools.islice(source.blocks(size), max(1, part // size))])
+    count = max(1, part // size)
+    first = np.concatenate([block.rows for block in itertools.islice(source.blocks(size), count)])
     rate(pieces(first[: 4 * size], size))
     memory, file, read, old = 0.0, 0.0, 0.0, 0.0
     for _ in range(3):  # in turn, the best of three: others may use the machine
         memory = max(memory, rate(pieces(first, size)))
-        file = max(file, rate(block.rows for block in source.blocks(size)))
+        file = max(file, rate(block.rows for block in itertools.islice(source.blocks(size), count)))
         began = time.perf_counter()
         rows = sum(block.length for block in source.blocks(size))
         read = max(read, rows / (time.perf_counter() - began))
         if before:
-            old = max(old, rate(by_loadtxt(path, size)))
+            old = max(old, rate(itertools.islice(by_loadtxt(path, size), count)))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({"memory": memory, "file": file, "read": read, "old": old, "rows": rows, "base": base / 1024, "peak": peak / 1024,
                   "held": first.nbytes / 1e6}))
@@ -116,7 +117,7 @@ def write_csv(path: Path, rows: int, features: int) -> None:
 
 def measured(path: Path, rows: int, before: bool = False) -> dict[str, Any]:
     """Rates and memory of one file, from a process of its own."""
-    command = [sys.executable, "-c", _CHILD, str(path), str(max(rows // 10, 1)), str(_COMPONENTS), "before" if before else "-"]
+    command = [sys.executable, "-c", _CHILD, str(path), str(max(rows // 4, 1)), str(_COMPONENTS), "before" if before else "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     return dict(json.loads(done.stdout))
 
