@@ -70,6 +70,7 @@ def run(
         Those of `records`, in their order.
     """
     path = Path(path)
+    provenance()  # of the code that runs, and not of what the files have become when it ends
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     have = finished(_set_stale_aside(path)) if resume else {}

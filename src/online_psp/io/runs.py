@@ -26,6 +26,7 @@ from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.sources import Block, Source, SourceError, different, open_source
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
+from online_psp.pca.forgetting import check_half_life
 
 _NAMED = 20  # bad rows that a run remembers by number
 _REMEMBERED = 100  # earlier sources that a run remembers
@@ -64,10 +65,12 @@ class Run:
     """Options of `open_source` that were given."""
     before: list[dict[str, Any]] = field(default_factory=list)
     """Names and rows of the sources that the model has learned earlier."""
+    passed: int = 0
+    """Rows that went by in this process, whatever the epoch; not stored."""
 
     def header(self) -> dict[str, Any]:
-        """All but the model, as JSON."""
-        return {name: value for name, value in vars(self).items() if name != "model"}
+        """What is stored beside the model, as JSON."""
+        return {name: value for name, value in vars(self).items() if name not in ("model", "passed")}
 
     @property
     def done(self) -> int:
@@ -200,6 +203,17 @@ def reopen(path: str | os.PathLike[str]) -> Run:
         raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
 
 
+def reopen_any(path: str | os.PathLike[str]) -> Run:
+    """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
+    model, header = read_model(path)
+    if "source" in header:
+        return reopen(path)
+    if not hasattr(model, "n_features_in_"):
+        raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
+    source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
+    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True)
+
+
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
     """The run that belongs to a model, from what its file says."""
     if "source" not in header:
@@ -259,6 +273,13 @@ def check_same(run: Run, source: Source) -> None:
         raise DifferentSourceError(found)
 
 
+def _check_features(run: Run, source: Source) -> None:
+    """A pipe that continues where it was interrupted has the same columns; its header may come again or not."""
+    order_of(run.source.get("feature_names"), source.feature_names, source.name)
+    if source.features != run.source["features"]:
+        raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")
+
+
 # Going on
 
 
@@ -279,6 +300,8 @@ def steps(
     deadline : callable, optional
         Asks a slow source to hand over what it has; see `Source.blocks`.
     """
+    if on_bad_row not in ("stop", "skip"):
+        raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
     order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
     base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
     unsure = source.once and run.row > 0 and not at_end
@@ -319,7 +342,8 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
         else:
             skip = position - block.start
             good = skip - sum(bad.row <= position for bad in block.bad)
-            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position])
+            ids, times = (None if each is None else each[skip:] for each in (block.ids, block.times))
+            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position], ids, times)
     if end < position:
         raise DifferentSourceError(f"{source.name} ended after {end} rows, and the run had come to row {position}: these are other data.")
 
@@ -328,19 +352,34 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
     """Learn a block, and move the position behind it."""
     with unbroken():
         if block.rows.shape[0]:
-            _learn(run, ordered(block.rows, order))
+            _learn(run, ordered(block.rows, order), _times(run, block))
         run.row = base + block.start + block.length
+        run.passed += block.length
         run.skipped += len(block.bad)
         run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
         run.finished = False
 
 
-def _learn(run: Run, rows: Any) -> None:
+def _times(run: Run, block: Block) -> Any:
+    """Times of the good rows of a block, where the model forgets by time."""
+    half_life = check_half_life(run.model.half_life)
+    if half_life is None or not half_life.in_time:
+        return None
+    if block.times is None:
+        raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
+    if run.shuffle_buffer:
+        raise SourceError("Rows whose age is time cannot be shuffled; leave --shuffle-buffer out.")
+    good = np.ones(block.length, dtype=bool)
+    good[[bad.row - block.start - 1 for bad in block.bad]] = False
+    return block.times[good]
+
+
+def _learn(run: Run, rows: Any, times: Any) -> None:
     count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
         rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
     for at in range(0, count, run.block):
-        run.model.partial_fit(rows[at : at + run.block])
+        run.model.partial_fit(rows[at : at + run.block], times=None if times is None else times[at : at + run.block])
 
 
 class Saving:
@@ -386,7 +425,9 @@ def drive(
     Stopped
         After one of `signals` came, within a second or at the end of the block in hand.
     """
-    if run.row or run.epoch:
+    if at_end:
+        _check_features(run, source)
+    elif run.row or run.epoch:
         check_same(run, source)
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
@@ -396,10 +437,10 @@ def drive(
             return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
 
         try:
-            before = run.done
+            before = run.passed
             for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
-                timer.passed(abs(run.done - before))
-                before, looked = run.done, time.monotonic()
+                timer.passed(run.passed - before)
+                before, looked = run.passed, time.monotonic()
                 if timer.due() and run.learned:
                     _know(run, source, at_end)
                     saving.save(run)
@@ -479,7 +520,7 @@ def fit_stream(
     with claimed(path):
         rows = open_source(source)
         if update:
-            run = updating(reopen(path), rows, options)
+            run = updating(reopen_any(path), rows, options)
         elif resume and os.path.exists(path):
             run = reopen(path)
         else:

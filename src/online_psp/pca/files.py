@@ -16,10 +16,11 @@ from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
 from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
+from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream, StreamState, View, flip_signs
 
-_KEPT_OUT = ("random_state",)  # may be anything, and means nothing here
+_KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
@@ -81,6 +82,8 @@ def _plain(value: Any, name: str) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if name == "half_life":
+        return f"{check_half_life(value)[0]}s"  # type: ignore[index]
     raise TypeError(f"A model whose {name} is {value!r} cannot be saved: it is neither a number nor text.")
 
 
@@ -104,6 +107,7 @@ def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
     state = unflatten(StreamState, fields.under("stream"), {"D": D}, dtype)
     share = None if fields.values.get("share") is None else fields.number("share", 0.0, 1.0)
     stream = Stream(settings, share or 1, D, dtype)
+    stream.components = state.rank if not isinstance(model.n_components, int) else model.n_components
     inner = None if fields.values.get("model") is None else rebuild(fields.under("model"), {})
     _check(model, state, inner, stream)
     stream.restore(state, inner)
@@ -126,6 +130,9 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
     if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
         raise ModelFileError("it has negative weights or variances")
+    scaled = inner is not None and stream.settings.standardize
+    if (state.scale is not None) != scaled or (state.scale is not None and (state.scale <= 0).any()):
+        raise ModelFileError("its scales do not fit the rest of it")
     if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
         raise ModelFileError("its unit is not a power of two")
     for part in (state.kept, state.scatter):
@@ -171,5 +178,5 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     stream.go_on_from(ReadOut(found.components, variances))
     model.n_features_in_ = D
     model._stream = stream
-    stream._view = View(flip_signs(found.components), variances, total, moments.variance, found.mean, seen, float(seen), float(seen))
+    stream._view = View(flip_signs(found.components), variances, total, moments.variance, found.mean, None, seen, float(seen), float(seen))
     return model
