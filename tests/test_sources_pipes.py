@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -120,6 +121,21 @@ def test_compressed_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> N
     assert next(source.blocks()).rows.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+def test_a_named_pipe_is_a_stream(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    def write() -> None:
+        with open(tmp_path / "pipe", "wb") as file:
+            file.write(gzip.compress(HEADER + b"1,2,3\n4,5,6"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    source = open_source(tmp_path / "pipe")
+    assert source.once
+    assert next(source.blocks()).rows.tolist() == [[1, 2, 3], [4, 5, 6]]
+    writer.join()
+
+
 def test_json_lines_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     source = stdin(monkeypatch, b'{"a": 1, "b": 2}\n{"b": 4, "a": 3}\n{"a": 5, "b": 6}')
     assert source.feature_names == ["a", "b"]
@@ -127,7 +143,7 @@ def test_json_lines_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownSourceError, match="binary file, which must be searched: give its name"):
+    with pytest.raises(UnknownSourceError, match="standard input gives a binary file, which must be searched: give the file itself"):
         stdin(monkeypatch, b"PAR1" + bytes(100))
     with pytest.raises(SourceError, match="standard input is empty"):
         stdin(monkeypatch, b"")

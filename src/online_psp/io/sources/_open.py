@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -192,7 +193,7 @@ def _open(source: Any, options: Options) -> Source:
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
     name = os.fspath(source)
-    return _open_stdin(options) if name == "-" else _open_name(name, options)
+    return _open_stream(sys.stdin.buffer, "standard input", options) if name == "-" else _open_name(name, options)
 
 
 def _open_name(name: str, options: Options) -> Source:
@@ -208,6 +209,11 @@ def _open_name(name: str, options: Options) -> Source:
         raise UnknownSourceError(f"{file} does not exist.")
     if path.is_dir():
         return _open_folder(path, options)
+    if not path.is_file():
+        stream = path.open("rb", buffering=0)
+        found = _open_stream(stream, file, options)
+        weakref.finalize(found, stream.close)
+        return found
     return _open_place(local(path, file), options)
 
 
@@ -226,17 +232,17 @@ def _with_columns(source: Any, options: Options, names: list[str] | None) -> Sou
     return _open_place(source, options) if isinstance(source, Place) else _open(source, options)
 
 
-def _open_stdin(options: Options) -> Source:
-    stdin = sys.stdin.buffer
+def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
+    """Standard input, or a named pipe, as ``<(zcat x.csv.gz)`` makes one."""
     if options.features is not None:
-        return picked(open_raw_stream(stdin, "standard input", options), options.wanted)
-    feed = Feed("standard input", stream=stdin)
+        return picked(open_raw_stream(stream, name, options), options.wanted)
+    feed = Feed(name, stream=stream)
     first = next((piece for piece in _peeked(feed)), b"")
     if first.lstrip()[:1] in (b"{", b"["):
         return open_jsonl(feed, options)
     if first.startswith((b"\x93NUMPY", b"PAR1", b"\x89HDF", b"PK\x03\x04")):
         raise UnknownSourceError(
-            "Standard input is a binary file, which must be searched: give its name, or raw rows with --features and --dtype."
+            f"{name} gives a binary file, which must be searched: give the file itself, or raw rows with --features and --dtype."
         )
     return open_text(feed, options, ",")
 
