@@ -111,6 +111,17 @@ def test_dense_and_sparse_calls_may_alternate(name: str) -> None:
     assert distance(model, dense) < 1e-9
 
 
+def test_many_passes_are_those_of_dense_rows() -> None:
+    """Long enough that blocks are taken in parts, each centred by all rows before it."""
+    X = counts(1500)
+    rows = X.toarray()
+    one, two = OnlinePCA(4), OnlinePCA(4)
+    for _ in range(3):
+        one.partial_fit(X)
+        two.partial_fit(rows)
+        assert distance(one, two) < 1e-9
+
+
 def test_merging_models_of_sparse_rows() -> None:
     X = counts()
     one, two = OnlinePCA(4).fit(X[:400]), OnlinePCA(4).fit(X[400:])

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import add_product, full_gram, matmul
-from online_psp.engine.row_products import centred, combined, products, widened
+from online_psp.engine.row_products import centred, combined, part_of, products, widened
 from online_psp.engine.rows import AnyRows
 from online_psp.engine.types import Array, Floats
 
@@ -73,7 +73,9 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
         step, done = -(-len(rows) // parts), 0
         while done < len(rows):
             part = slice(done, min(done + step, len(rows)))
-            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
+            found = _try_fast(
+                model, part_of(rows, part), roots[part], _SAFE / parts
+            )  # residuals of all parts together are no larger than their sum
             if found is None and done == 0 and parts > 1:
                 step, parts = len(rows), 1
                 continue
@@ -82,7 +84,7 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
             model, done = found, part.stop
         if done == len(rows):
             return model
-        rows, roots = rows[done:], roots[done:]
+        rows, roots = part_of(rows, slice(done, len(rows))), roots[done:]
     return _exactly(model, widened(rows), roots, K)
 
 

@@ -159,6 +159,11 @@ class Sums:
         scatter_sums(rows.indptr, rows.indices, rows.data, rows.weights, self.vector)
         self.total += float(rows.weights.sum())
 
+    def copy(self) -> Sums:
+        new = Sums(np.zeros(0), 0.0)
+        new.vector, new.total = self.vector.copy(), self.total
+        return new
+
     def fade(self, left: float) -> None:
         """Let all weights fade to a share of what they were; the mean stays."""
         self.vector *= left

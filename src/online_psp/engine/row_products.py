@@ -56,6 +56,15 @@ def centred(rows: AnyRows, dtype: np.dtype[Any]) -> Array:
     return rows.dense(dtype)
 
 
+def part_of(rows: AnyRows, part: slice) -> AnyRows:
+    """Some consecutive rows; sparse ones have a running sum of their own, which has passed the rows before them."""
+    piece = rows[part]
+    if isinstance(rows, SparseRows) and isinstance(piece, SparseRows) and rows.sums is not None and part.start:
+        piece.sums = rows.sums.copy()
+        piece.sums.take(rows[: part.start])
+    return piece
+
+
 def widened(rows: AnyRows) -> AnyRows:
     """The rows in double precision; those of another library are taken to NumPy."""
     if isinstance(rows, SparseRows):
