@@ -30,7 +30,7 @@ def describe(model: StreamingAlgorithm) -> tuple[dict[str, Array], dict[str, Any
     options, state = model.options(), model.state()
     arrays, values = flatten(state)
     size = options["block_size"]
-    return arrays, {
+    return {f"state.{name}": array for name, array in arrays.items()}, {
         "algorithm": registered_name(type(model)),
         "K": model.K,
         "D": model.D,
@@ -67,7 +67,7 @@ def rebuild(fields: Fields, rates: dict[str, Rate | None], cls: type | None = No
     stored = Fields({}, fields.value("options", dict))
     options |= {name: stored.number(name) for name in kind.option_names} | _callables(kind, fields.value("callables", list), rates)
     try:
-        return kind.from_state(options, _state(kind, Fields(fields.arrays, fields.value("state", dict)), options))
+        return kind.from_state(options, _state(kind, fields.under("state"), options))
     except ModelFileError:
         raise
     except (ValueError, TypeError, IndexError) as error:
@@ -93,9 +93,7 @@ def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> State:
     K, D, dtype = options["K"], options["D"], options["dtype"]
     t = fields.count("t")
     sizes = {"K": K} if D is None else {"K": K, "D": D}
-    start = fields.arrays.get("start")
-    if start is not None and (start.ndim != 2 or start.shape[1] != K or not np.isfinite(start).all() or start.dtype != np.float64):
-        raise ModelFileError("its start is not one")
+    start = fields.array("start", (len(fields.arrays["start"]), K)) if "start" in fields.arrays else None
     kept, running = (fields.values.get(name) is not None for name in ("kept", "running"))
     if D is None and (t or kept or running):
         raise ModelFileError("it has seen samples, and does not say how many features they have")
@@ -125,6 +123,9 @@ def load(cls: type, path: str | os.PathLike[str], rates: dict[str, Rate | None])
     try:
         if found.kind != "algorithm":
             raise ModelFileError(f"it holds an {found.kind}; load it with {found.kind}.load")
-        return rebuild(Fields(found.arrays, found.state), rates, cls)
+        fields = Fields(found.arrays, found.state)
+        model = rebuild(fields, rates, cls)
+        fields.nothing_left()
+        return model
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None

@@ -40,7 +40,10 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
     try:
         if found.kind != "OnlinePCA":
             raise ModelFileError(f"it holds the {found.state.get('algorithm')} algorithm by itself, not an OnlinePCA")
-        return pca_from_state(Fields(found.arrays, found.state), cls), found.run
+        fields = Fields(found.arrays, found.state)
+        model = pca_from_state(fields, cls)
+        fields.nothing_left()
+        return model, found.run
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
