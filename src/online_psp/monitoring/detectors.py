@@ -43,6 +43,17 @@ def rows_since(*detectors: Any) -> int:
     return min(told, default=_UNTOLD)
 
 
+class CusumParameters(NamedTuple):
+    """What a `Cusum` is made with."""
+
+    threshold: float
+    allowance: float
+    warmup: int
+    clip: float
+    correlated: bool
+    upward: bool
+
+
 class CusumState(NamedTuple):
     """Everything that a `Cusum` has learned."""
 
@@ -81,6 +92,8 @@ class Cusum:
         Values to learn from before there can be an alarm.
     clip : float
         Largest size of a standardised value.
+    correlated : bool
+        Whether to take out the correlation of neighbouring values.
     upward : bool
         Only look for values that have become larger.
 
@@ -97,14 +110,22 @@ class Cusum:
     """
 
     def __init__(
-        self, threshold: float = 30.0, *, allowance: float = 0.25, warmup: int = 200, clip: float = 3.0, upward: bool = False
+        self,
+        threshold: float = 35.0,
+        *,
+        allowance: float = 0.25,
+        warmup: int = 200,
+        clip: float = 3.0,
+        correlated: bool = True,
+        upward: bool = False,
     ) -> None:
         for name, value in (("threshold", threshold), ("allowance", allowance), ("clip", clip)):
             if not 0.0 < float(value) < math.inf:
                 raise ValueError(f"{name} must be positive and finite; got {value!r}.")
         if clip <= allowance:
             raise ValueError(f"clip must be larger than the allowance, {allowance}; got {clip!r}.")
-        self.threshold, self.allowance, self.clip, self.upward = float(threshold), float(allowance), float(clip), bool(upward)
+        self.threshold, self.allowance, self.clip = float(threshold), float(allowance), float(clip)
+        self.correlated, self.upward = bool(correlated), bool(upward)
         self.warmup = check_count(warmup, "warmup", least=2)
         self.state = CusumState()
 
@@ -119,7 +140,10 @@ class Cusum:
 
     def clone(self) -> Cusum:
         """Another one with the same parameters that has seen nothing."""
-        return Cusum(self.threshold, allowance=self.allowance, warmup=self.warmup, clip=self.clip, upward=self.upward)
+        return Cusum(**self.parameters()._asdict())
+
+    def parameters(self) -> CusumParameters:
+        return CusumParameters(self.threshold, self.allowance, self.warmup, self.clip, self.correlated, self.upward)
 
     def average_run_length(self, shift: float = 0.0) -> float:
         """Mean number of independent Gaussian values, shifted by so many standard deviations, until an alarm.
@@ -142,7 +166,7 @@ class Cusum:
         since = s.seen - self.warmup
         step = 0.0
         if since >= 0:
-            correlation = min(max(s.lagged / (s.seen - 1), 0.0), 0.99)
+            correlation = min(max(s.lagged / (s.seen - 1), 0.0), 0.99) if self.correlated else 0.0
             step = (z - correlation * s.last) / math.sqrt(1.0 - correlation * correlation)
             step = min(max(step, -self.clip), self.clip)
             # A gross value moves the level by no more than what the sum makes of it.

@@ -13,7 +13,7 @@ from online_psp.engine.types import Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
-from online_psp.monitoring.detectors import Cusum, CusumState
+from online_psp.monitoring.detectors import Cusum, CusumParameters, CusumState
 from online_psp.monitoring.diagnosis import KINDS
 from online_psp.monitoring.limits import SpeMoments
 from online_psp.monitoring.monitor import Alarm, Monitor, OnDrift
@@ -49,14 +49,6 @@ class _Parameters(NamedTuple):
     recent: int
 
 
-class _CusumParameters(NamedTuple):
-    threshold: float
-    allowance: float
-    warmup: int
-    clip: float
-    upward: bool
-
-
 def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
     """Write a monitor; nothing is written where its detector is not one of ours."""
     with monitor._lock:
@@ -68,7 +60,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         state: dict[str, Any] = {
             "parameters": _Parameters(monitor.alpha, monitor.learn_outliers, on_drift, monitor.refresh, monitor._recent.size)._asdict(),
             "fast_half_life": monitor.fast_half_life,
-            "detector": None if detector is None else _parameters_of(detector)._asdict(),
+            "detector": None if detector is None else detector.parameters()._asdict(),
             "learned": learned,
             "charts": {name: chart.state._asdict() for name, chart in monitor._charts.items()},
             "alarms": [list(alarm) for alarm in monitor.alarms],
@@ -93,10 +85,6 @@ def load(path: str | os.PathLike[str], cls: type[M], on_drift: OnDrift | None) -
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a monitor: {error}.") from None
 
 
-def _parameters_of(detector: Cusum) -> _CusumParameters:
-    return _CusumParameters(detector.threshold, detector.allowance, detector.warmup, detector.clip, detector.upward)
-
-
 def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
     given = unflatten(_Parameters, fields.under("parameters"), {}, np.float64)
     if on_drift is None and given.on_drift == _FUNCTION:
@@ -106,8 +94,7 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
     try:
         detector = None
         if fields.optional("detector", dict) is not None:
-            options = unflatten(_CusumParameters, fields.under("detector"), {}, np.float64)._asdict()
-            detector = Cusum(options.pop("threshold"), **options)
+            detector = Cusum(**unflatten(CusumParameters, fields.under("detector"), {}, np.float64)._asdict())
         monitor = cls(
             model,
             alpha=given.alpha,

@@ -22,7 +22,7 @@ from online_psp.monitoring.detectors import Cusum, check_detector, fresh, rows_s
 from online_psp.monitoring.diagnosis import DIRECTION, diagnose
 from online_psp.monitoring.limits import SpeMoments, check_alpha, spe_limit_of, t2_limit_of
 from online_psp.monitoring.recent import Recent, native
-from online_psp.monitoring.scores import Scores, Snapshot, score, score_dense, snapshot
+from online_psp.monitoring.scores import Scores, Snapshot, chart_values, score, score_dense, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 
@@ -179,20 +179,33 @@ class Monitor:
         """
         with self._lock:
             rows = self._checked(X)
-            n = len(rows)
-            found = Update(*(np.full(n, math.nan) for _ in range(4)), np.zeros(n, dtype=bool), np.full(n, "", dtype="<U9"))
-            start = 0
-            while start < n:
+            found, start = _unknown(len(rows)), 0
+            while start < len(rows):
                 start += self._piece(X, rows, start, found)
             return found
 
     def update_one(self, x: Array) -> Update:
-        """Score one row (D,), and learn from it; plain values in place of arrays."""
+        """Score one row (D,), and learn from it, with less overhead than `update`; plain values in place of arrays."""
         row = np.asarray(x)
         if row.ndim != 1:
             raise ValueError(f"update_one takes one row of shape (D,); got shape {row.shape}.")
-        found = self.update(row[np.newaxis])
-        return Update(*(field[0].item() for field in found))
+        with self._lock:
+            if not (self.model.__sklearn_is_fitted__() and row.dtype.kind in "fiu" and len(row) == self.model.n_features_in_):
+                found = self.update(row[np.newaxis])
+            else:
+                rows = DenseRows(row[np.newaxis] if row.dtype in (np.float64, np.float32) else row[np.newaxis].astype(np.float64))
+                self._check_values(rows)
+                found = _unknown(1)
+                self._piece(None, rows, 0, found)
+            return Update(*(field[0].item() for field in found))
+
+    def score(self, X: ArrayLike) -> Update:
+        """Score rows (n, D) by the model as of the last place, and learn nothing; `drift` is "" throughout."""
+        with self._lock:
+            rows = self._checked(X)
+            scores, outlier = self._scored(rows)
+            limits = (np.full(len(rows), limit) for limit in self._limits)
+            return Update(*scores, *limits, outlier, _unknown(len(rows)).drift)
 
     def _checked(self, X: ArrayLike) -> AnyRows:
         """Rows that can be learned, all of them, or an error before anything has changed."""
@@ -200,10 +213,14 @@ class Monitor:
             raise ValueError(f"half_life of the model was {self._half_life} and is {self.model.half_life} now; set it back.")
         begun = self.model.__sklearn_is_fitted__()
         rows = check_rows(self.model if begun else clone(self.model), X, self.model.dtype, reset=not begun)
+        self._check_values(rows)
+        return rows
+
+    def _check_values(self, rows: AnyRows) -> None:
+        """Raise an error where a row is not finite, or too large for one of the models."""
         for model in (self.model, self._fast):
             if model is not None:
                 check_values(rows, model._fitted().unit if model.__sklearn_is_fitted__() else 0.0)
-        return rows
 
     def _piece(self, X: Any, rows: AnyRows, start: int, found: Update) -> int:
         """Take rows up to the next place, or up to an alarm; how many those are."""
@@ -243,16 +260,22 @@ class Monitor:
         return scores, (scores.t2 > self._limits[0]) | (scores.spe > self._limits[1])
 
     def _learn(self, X: Any, part: AnyRows, start: int, outlier: NDArray[np.bool_]) -> int:
-        """Let both models learn; how many rows the slow one has taken."""
+        """Let both models learn from a part of the rows of X, or from one row where that is None; how many rows the slow one has taken."""
         kept = np.ones(len(part), dtype=bool) if self.learn_outliers else ~outlier
         numbers = np.flatnonzero(kept)
+        fast = self._fast_model() if self.model.__sklearn_is_fitted__() else None
+        if X is None:
+            row = native(part)[0]
+            for model in ([self.model] if len(numbers) else []) + ([] if fast is None else [fast]):
+                model.fit_next(row)
+            return len(numbers)
         if len(numbers):  # columns of a data frame have names, which the model knows
             taken = _safe_indexing(X, start + numbers) if hasattr(X, "columns") else native(part if kept.all() else part.take(numbers))
             self.model.partial_fit(taken)
         fast = self._fast_model()
         if fast is not None:
             fast.partial_fit(native(part))
-        return int(kept.sum())
+        return len(numbers)
 
     @property
     def moments(self) -> SpeMoments:
@@ -304,9 +327,7 @@ class Monitor:
         n = len(scores.spe)
         if self._seen is None or self.detector is None:
             return None, n
-        smallest = 1e-12 * self._seen.total or 1e-300
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(scores.spe, smallest)), np.log(np.maximum(scores.t2, 1e-12))
+        logs = chart_values(self._seen, scores)
         spe, t2 = (self._charts[name] for name in _CHARTS)
         for i, (outside, inside) in enumerate(zip(*(each.tolist() for each in logs), strict=True)):
             spe.update(outside)
@@ -352,7 +373,7 @@ class Monitor:
             self._charts: dict[str, Any] = {}
             return
         self._charts = {name: fresh(self.detector) for name in _CHARTS}
-        self._charts["subspace"] = Cusum(12.0, allowance=0.5, warmup=_LOOKS, clip=4.0, upward=True)
+        self._charts["subspace"] = Cusum(12.0, allowance=1.0, warmup=_LOOKS, clip=4.0, correlated=False, upward=True)
 
     def _copied_charts(self) -> dict[str, Any]:
         return {name: copy.copy(chart) if isinstance(chart, Cusum) else copy.deepcopy(chart) for name, chart in self._charts.items()}
@@ -437,6 +458,11 @@ class Monitor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.RLock()
+
+
+def _unknown(n: int) -> Update:
+    """Of n rows of which nothing is known."""
+    return Update(*(np.full(n, math.nan) for _ in range(4)), np.zeros(n, dtype=bool), np.full(n, "", dtype="<U9"))
 
 
 def _half_life(model: OnlinePCA) -> float | None:

@@ -173,6 +173,18 @@ def score(seen: Snapshot, rows: AnyRows) -> Scores:
     return parts[0] if len(parts) == 1 else Scores(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
+def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
+    """log SPE and log T², (n,) each, as detectors see them.
+
+    What a model still has to learn makes both larger, by about 1 + (K + 1)/n after n rows; that is taken out, so that learning is no change.
+    """
+    K, n = len(seen.variances), seen.samples
+    smallest = 1e-12 * seen.total or float(np.finfo(np.float64).tiny)
+    inflated = n / (n + K + 1.0)
+    within = (n - K - 2.0) / (n + 1.0) if n > K + 3.0 else 1.0  # the mean of T², by F, is K over this
+    return np.log(np.maximum(scores.spe * inflated, smallest)), np.log(np.maximum(scores.t2 * within, 1e-12))
+
+
 def score_dense(seen: Snapshot, X: Array) -> Scores:
     """T² and SPE of rows of a NumPy array."""
     apart = X - seen.mean  # float64, since the mean is
