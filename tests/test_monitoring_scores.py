@@ -73,6 +73,7 @@ from sklearn import set_config
 from online_psp import OnlinePCA
 from online_psp.monitoring import Monitor, spe, t2
 set_config(array_api_dispatch=True)
+torch.set_num_threads(1)
 rng = np.random.default_rng(0)
 X = rng.standard_normal((400, 3)) * [6, 5, 4] @ rng.standard_normal((3, 30)) + rng.standard_normal((400, 30))
 here, there = OnlinePCA(3).fit(X), OnlinePCA(3).fit(torch.asarray(X))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from online_psp.monitoring.detectors import Cusum
 from online_psp.monitoring.limits import SpeMoments, spe_limit, t2_limit
-from online_psp.monitoring.monitor import Alarm, Monitor, Update
+from online_psp.monitoring.monitor import Monitor
 from online_psp.monitoring.outliers import SubspaceOutlierDetector
+from online_psp.monitoring.results import Alarm, Update
 from online_psp.monitoring.scores import Contributions, contributions, spe, t2
 
 __all__ = [

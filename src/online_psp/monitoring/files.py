@@ -13,10 +13,12 @@ from online_psp.engine.types import Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
+from online_psp.monitoring.charts import CHARTS
 from online_psp.monitoring.detectors import Cusum, CusumParameters, CusumState
 from online_psp.monitoring.diagnosis import KINDS
 from online_psp.monitoring.limits import SpeMoments
-from online_psp.monitoring.monitor import Alarm, Monitor, OnDrift
+from online_psp.monitoring.monitor import Monitor, OnDrift
+from online_psp.monitoring.results import Alarm
 from online_psp.monitoring.scores import Snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.files import pca_from_state, pca_state
@@ -24,7 +26,6 @@ from online_psp.pca.files import pca_from_state, pca_state
 M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
-_CHARTS = ("spe", "t2", "subspace")
 
 
 class MonitorState(NamedTuple):
@@ -62,7 +63,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
             "fast_half_life": monitor.fast_half_life,
             "detector": None if detector is None else detector.parameters()._asdict(),
             "learned": learned,
-            "charts": {name: chart.state._asdict() for name, chart in monitor._charts.items()},
+            "charts": {name: chart.state._asdict() for name, chart in monitor._charts.on.items()},
             "alarms": [list(alarm) for alarm in monitor.alarms],
         }
         arrays = {f"learned.{name}": array for name, array in arrays.items()}
@@ -109,10 +110,10 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"its parameters are impossible ({error})") from None
-    if monitor._charts.keys() != fields.value("charts", dict).keys():
+    if monitor._charts.on.keys() != fields.value("charts", dict).keys():
         raise ModelFileError("it has other charts than its parameters ask for")
     charts = fields.under("charts")
-    for name, chart in monitor._charts.items():
+    for name, chart in monitor._charts.on.items():
         chart.state = unflatten(CusumState, charts.under(name), {}, np.float64)
         if chart.state.scatter < 0 or min(chart.state.high, chart.state.low) < 0:
             raise ModelFileError("its detectors have negative sums")
@@ -144,7 +145,7 @@ def _alarm(entry: Any) -> Alarm:
     if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, str, int]:
         raise ModelFileError("its alarms are not alarms")
     alarm = Alarm(*entry)
-    if alarm.kind not in KINDS or alarm.chart not in _CHARTS or min(alarm.row, alarm.since) < 0:
+    if alarm.kind not in KINDS or alarm.chart not in CHARTS or min(alarm.row, alarm.since) < 0:
         raise ModelFileError("its alarms are of an unknown kind")
     return alarm
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,52 +16,21 @@ from sklearn.utils import _safe_indexing
 from online_psp.engine.checks import check_count
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, DenseRows
-from online_psp.engine.types import Array, Floats
-from online_psp.monitoring.detectors import Cusum, check_detector, fresh, rows_since
+from online_psp.engine.types import Array
+from online_psp.monitoring.charts import SUBSPACE, Charts, Found
 from online_psp.monitoring.diagnosis import DIRECTION, diagnose
 from online_psp.monitoring.limits import SpeMoments, check_alpha, spe_limit_of, t2_limit_of
 from online_psp.monitoring.recent import Recent, native
-from online_psp.monitoring.scores import Scores, Snapshot, chart_values, score, score_dense, snapshot
+from online_psp.monitoring.results import Alarm, Update, unknown
+from online_psp.monitoring.scores import Scores, Snapshot, chart_values, score, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 
 if TYPE_CHECKING:
     from online_psp.monitoring.files import MonitorState
 
-_LOOKS = 30  # comparisons of the two models before one can be an alarm
-_LEAST_ROWS = 20  # of equal weight, and five a component: so many before anything is scored
-_CHARTS = ("spe", "t2")
-
-
-class Update(NamedTuple):
-    """What a monitor says of some rows, each field an array with one entry a row; of one row, plain values."""
-
-    t2: Any
-    """T² by the model before the row; NaN before it has seen enough rows to have one."""
-    spe: Any
-    """SPE by the model before the row; NaN likewise."""
-    t2_limit: Any
-    """What T² exceeds with probability alpha; NaN before there are enough rows."""
-    spe_limit: Any
-    """What the SPE exceeds with probability alpha; NaN before there are enough rows."""
-    outlier: Any
-    """Whether a limit is exceeded. A limit that is NaN is not."""
-    drift: Any
-    """"" or, where this row has raised an alarm, what has changed: "mean", "spread" or "direction"."""
-
-
-class Alarm(NamedTuple):
-    """A change in the stream."""
-
-    row: int
-    """The row that raised it, counted from 0 over all rows that the monitor was given."""
-    kind: str
-    """"mean", "spread" or "direction"."""
-    chart: str
-    """What found it: "spe", "t2" or "subspace"."""
-    since: int
-    """How many rows, up to that one, are thought to come after the change."""
-
+_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # of equal weight: so many before anything is scored
+_SETTLED_ROWS = 200  # of equal weight: so many before drift is looked for
 
 OnDrift: TypeAlias = str | Callable[["Monitor", Alarm], Any]
 
@@ -78,7 +46,8 @@ class Monitor:
     that forgets faster (their overlap ``‖C_slow C_fastᵀ‖²/K``). Each alarm says what has changed. After an alarm all charts begin anew.
 
     Before there are enough rows T², SPE and limits are NaN, and no row is an outlier: T² and SPE need a model of 20 rows of equal weight,
-    and 5 a component; the limit of the SPE needs 30 such scores more, and detectors 200 (`Cusum.warmup`).
+    and 5 a component; the limit of the SPE needs 30 such scores more. Drift is looked for from 200 rows on, and a `Cusum` first learns from
+    200 more what is ordinary: so there can be no alarm in the first 400 rows, nor in the 400 after a reset.
 
     Parameters
     ----------
@@ -141,26 +110,32 @@ class Monitor:
     ) -> None:
         if not isinstance(model, OnlinePCA):
             raise TypeError(f"Monitor takes an OnlinePCA; got {type(model).__name__}.")
-        if isinstance(detector, str) and detector != "cusum":
-            raise ValueError(f"detector must be 'cusum', None, or an object such as those of river.drift; got {detector!r}.")
         if not callable(on_drift) and on_drift not in ("flag", "reset"):
             raise ValueError(f"on_drift must be 'flag', 'reset' or a function of the monitor and the alarm; got {on_drift!r}.")
         if not isinstance(learn_outliers, bool | np.bool_):
             raise TypeError(f"learn_outliers must be True or False; got {learn_outliers!r}.")
         self._half_life = _half_life(model)
+        self._decay = 1.0 if self._half_life is None else 2.0 ** (-1.0 / self._half_life)
         self.model, self.alpha, self.learn_outliers, self.on_drift = model, check_alpha(alpha), bool(learn_outliers), on_drift
-        self.detector = Cusum() if isinstance(detector, str) else detector
-        if self.detector is not None:
-            check_detector(self.detector)
         self.fast_half_life = _check_fast(fast_half_life)
-        self.refresh, self.alarms = check_count(refresh, "refresh"), list[Alarm]()
+        self.refresh = check_count(refresh, "refresh")
+        self.alarms: list[Alarm] = []
         self.n_rows = self.n_left_out = 0
         self.overlap = math.nan
         self._lock = threading.RLock()
-        self._fast: OnlinePCA | None = None
+        self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
-        self._start_charts()
-        self._start_scores()
+        self._fast: OnlinePCA | None = None
+        self._moments, self._pending = SpeMoments(), np.zeros(0)  # of the SPE, up to the last place and since
+        self._seen: Snapshot | None = None  # the model as of the last place
+        self._limits = math.nan, math.nan
+        self._since_start = self._last_place = self._next_place = 0
+        self._start()
+
+    @property
+    def detector(self) -> Any:
+        """What looks for drift on log SPE and log T²: the object of which each chart has a copy."""
+        return self._charts.detector
 
     # Learning
 
@@ -179,7 +154,7 @@ class Monitor:
         """
         with self._lock:
             rows = self._checked(X)
-            found, start = _unknown(len(rows)), 0
+            found, start = unknown(len(rows)), 0
             while start < len(rows):
                 start += self._piece(X, rows, start, found)
             return found
@@ -195,7 +170,7 @@ class Monitor:
             else:
                 rows = DenseRows(row[np.newaxis] if row.dtype in (np.float64, np.float32) else row[np.newaxis].astype(np.float64))
                 self._check_values(rows)
-                found = _unknown(1)
+                found = unknown(1)
                 self._piece(None, rows, 0, found)
             return Update(*(field[0].item() for field in found))
 
@@ -203,16 +178,21 @@ class Monitor:
         """Score rows (n, D) by the model as of the last place, and learn nothing; `drift` is "" throughout."""
         with self._lock:
             rows = self._checked(X)
-            scores, outlier = self._scored(rows)
-            limits = (np.full(len(rows), limit) for limit in self._limits)
-            return Update(*scores, *limits, outlier, _unknown(len(rows)).drift)
+            found, (scores, outlier) = unknown(len(rows)), self._scored(rows)
+            found.t2_limit[:], found.spe_limit[:] = self._limits
+            return found._replace(t2=scores.t2, spe=scores.spe, outlier=outlier)
 
     def _checked(self, X: ArrayLike) -> AnyRows:
         """Rows that can be learned, all of them, or an error before anything has changed."""
         if _half_life(self.model) != self._half_life:
             raise ValueError(f"half_life of the model was {self._half_life} and is {self.model.half_life} now; set it back.")
         begun = self.model.__sklearn_is_fitted__()
-        rows = check_rows(self.model if begun else clone(self.model), X, self.model.dtype, reset=not begun)
+        rows = check_rows(
+            self.model if begun else clone(self.model),
+            X,
+            None if self.model.dtype is None else np.dtype(self.model.dtype).name,
+            reset=not begun,
+        )
         self._check_values(rows)
         return rows
 
@@ -227,8 +207,8 @@ class Monitor:
         stop = min(len(rows), start + max(1, self._next_place - self.n_rows))
         part = rows[start:stop]
         scores, outlier = self._scored(part)
-        before = self._copied_charts()
-        alarm, n = self._look(scores)
+        before = self._charts.copied()
+        alarm, n = self._charts.look(*chart_values(self._seen, scores)) if self._seen and self._settled else (None, len(part))
         part, outlier = part[:n], outlier[:n]
         stop = start + n
         try:
@@ -236,27 +216,26 @@ class Monitor:
         except BaseException:
             self._charts = before
             raise
-        for field, values in zip(found, (*scores, *self._limits), strict=False):
-            field[start:stop] = values[:n] if isinstance(values, np.ndarray) else values
+        found.t2[start:stop], found.spe[start:stop] = scores.t2[:n], scores.spe[:n]
+        found.t2_limit[start:stop], found.spe_limit[start:stop] = self._limits
         found.outlier[start:stop] = outlier
         self.n_rows += n
         self.n_left_out += n - learned
         kept = scores.spe[:n] if self.learn_outliers else scores.spe[:n][~outlier]
         self._pending = np.concatenate([self._pending, kept[np.isfinite(kept)]])
-        if self.detector is not None:
+        if self._charts:
             self._recent.add(part)
         if alarm is None and self.n_rows >= self._next_place:
             alarm = self._arrive()
         if alarm is not None:
-            found.drift[stop - 1] = self._raise(*alarm)
+            found.drift[stop - 1] = self._raise(alarm)
         return n
 
     def _scored(self, part: AnyRows) -> tuple[Scores, NDArray[np.bool_]]:
         if self._seen is None:
             unknown = np.full(len(part), math.nan)
             return Scores(unknown, unknown), np.zeros(len(part), dtype=bool)
-        found = score_dense(self._seen, part.X) if isinstance(part, DenseRows) else score(self._seen, part)
-        scores = Scores(*(np.asarray(to_host(each), dtype=np.float64) for each in found))
+        scores = Scores(*(np.asarray(to_host(each), dtype=np.float64) for each in score(self._seen, part)))
         return scores, (scores.t2 > self._limits[0]) | (scores.spe > self._limits[1])
 
     def _learn(self, X: Any, part: AnyRows, start: int, outlier: NDArray[np.bool_]) -> int:
@@ -279,21 +258,27 @@ class Monitor:
 
     @property
     def moments(self) -> SpeMoments:
-        """Of the SPE of all rows that were learned so far."""
+        """Mean and variance of the SPE of all rows that were learned so far."""
         with self._lock:
             return self._moments.take(self._pending, self._decay)
 
+    @property
+    def _settled(self) -> bool:
+        """Whether the model has learned enough for its scores to change slowly: 200 rows, or most of what it will ever remember."""
+        ever = math.inf if self._decay == 1.0 else (1.0 + self._decay) / (1.0 - self._decay)
+        return self._seen is not None and self._seen.samples >= min(_SETTLED_ROWS, 0.9 * ever)
+
     # Places: where the model is read
 
-    def _arrive(self) -> tuple[str, int] | None:
+    def _arrive(self) -> Found | None:
         """Read the model; an alarm where the two models differ as they did not before."""
-        self._moments = self._moments.take(self._pending, self._decay)
-        self._pending = np.zeros(0)
-        self._since_start += self.n_rows - self._last_place
+        self._moments, self._pending = self.moments, np.zeros(0)
+        passed = self.n_rows - self._last_place
+        self._since_start += passed
         self._last_place = self.n_rows
         self._set_next_place()
         self._read()
-        return self._compare()
+        return self._compare(passed)
 
     def _set_next_place(self) -> None:
         most = self.refresh if self._half_life is None else max(1, min(self.refresh, int(self._half_life / 8)))
@@ -303,47 +288,33 @@ class Monitor:
         if not self.model.__sklearn_is_fitted__():
             return
         seen = snapshot(self.model)
-        enough = seen.samples >= max(_LEAST_ROWS, 5 * len(seen.variances)) and len(seen.variances) > 0
-        self._seen = seen if enough or self._seen is not None else None
+        K = len(seen.variances)
+        self._seen = seen if K and (self._seen is not None or seen.samples >= max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)) else None
         if self._seen is not None:
             self._limits = t2_limit_of(seen, self.alpha), spe_limit_of(seen, self._moments, self.alpha)
 
-    def _compare(self) -> tuple[str, int] | None:
+    def _compare(self, passed: int) -> Found | None:
         self.overlap = math.nan
         seen, fast = self._seen, self._fast
-        if seen is None or fast is None or len(seen.variances) >= len(seen.mean):
+        if seen is None or fast is None or len(seen.variances) == len(seen.mean):
             return None
         other = snapshot(fast)
         K = min(len(seen.variances), len(other.variances))
-        if K:
-            self.overlap = float(np.sum((other.components @ seen.components.T) ** 2)) / K
-            self._charts["subspace"].update(math.log(max(1.0 - self.overlap, 1e-12)))
-        return ("subspace", self._charts["subspace"].since * self.refresh) if self._charts["subspace"].drift_detected else None
+        if not K or not self._settled:
+            return None
+        self.overlap = float(np.sum((other.components @ seen.components.T) ** 2)) / K
+        return self._charts.compare(self.overlap, passed)
 
     # Drift
 
-    def _look(self, scores: Scores) -> tuple[tuple[str, int] | None, int]:
-        """Let the detectors see scores up to the first alarm: the alarm, and how many rows it took."""
-        n = len(scores.spe)
-        if self._seen is None or self.detector is None:
-            return None, n
-        logs = chart_values(self._seen, scores)
-        spe, t2 = (self._charts[name] for name in _CHARTS)
-        for i, (outside, inside) in enumerate(zip(*(each.tolist() for each in logs), strict=True)):
-            spe.update(outside)
-            t2.update(inside)
-            if spe.drift_detected or t2.drift_detected:
-                return ("spe" if spe.drift_detected else "t2", rows_since(spe, t2)), i + 1
-        return None, n
-
-    def _raise(self, chart: str, since: int) -> str:
+    def _raise(self, found: Found) -> str:
         """Record an alarm, begin all charts anew, and do what is to be done."""
         assert self._seen is not None
-        since = min(max(since, 2), len(self._recent), self.n_rows)
-        kind = DIRECTION if chart == "subspace" else diagnose(self._recent.last(since), self._seen, self._moments)
-        alarm = Alarm(self.n_rows - 1, kind, chart, since)
+        since = min(max(found.since, 2), len(self._recent))
+        kind = DIRECTION if found.chart == SUBSPACE else diagnose(self._recent.last(since), self._seen, self._moments)
+        alarm = Alarm(self.n_rows - 1, kind, found.chart, since)
         self.alarms.append(alarm)
-        self._start_charts()
+        self._charts.start()
         if self.on_drift == "reset":
             self.reset(since)
         elif callable(self.on_drift):
@@ -365,44 +336,27 @@ class Monitor:
             fast = self._fast_model()
             if fast is not None:
                 fast.partial_fit(rows)
-            self._start_charts()
-            self._start_scores(n)
+            self._charts.start()
+            self._start(n)
 
-    def _start_charts(self) -> None:
-        if self.detector is None:
-            self._charts: dict[str, Any] = {}
-            return
-        self._charts = {name: fresh(self.detector) for name in _CHARTS}
-        self._charts["subspace"] = Cusum(12.0, allowance=1.0, warmup=_LOOKS, clip=4.0, correlated=False, upward=True)
-
-    def _copied_charts(self) -> dict[str, Any]:
-        return {name: copy.copy(chart) if isinstance(chart, Cusum) else copy.deepcopy(chart) for name, chart in self._charts.items()}
-
-    def _start_scores(self, known: int = 0) -> None:
-        """Scores of a model that has just begun, with so many rows."""
-        self._decay = 1.0 if self._half_life is None else 2.0 ** (-1.0 / self._half_life)
-        self._moments = SpeMoments()
-        self._pending: Floats = np.zeros(0)
-        self._seen: Snapshot | None = None
-        self._limits = math.nan, math.nan
+    def _start(self, known: int = 0) -> None:
+        """Begin to score by a model that has just begun, with so many rows."""
+        self._moments, self._pending = SpeMoments(), np.zeros(0)
+        self._seen, self._limits = None, (math.nan, math.nan)
         self._since_start, self._last_place = known, self.n_rows
         self._read()
         self._set_next_place()
 
     def _fast_model(self) -> OnlinePCA | None:
         """The model that forgets faster, made when the first row comes."""
-        if self.detector is None or self.fast_half_life is None:
+        if not self._charts or self.fast_half_life is None:
             return None
         if self._fast is None:
-            self._fast = clone(self.model).set_params(half_life=self._fast_rows())
+            rows = self.fast_half_life
+            if rows == "auto":
+                rows = min(max(50.0, 10.0 * self.model.n_components_), math.inf if self._half_life is None else self._half_life / 4.0)
+            self._fast = clone(self.model).set_params(half_life=rows)
         return self._fast
-
-    def _fast_rows(self) -> float:
-        if not isinstance(self.fast_half_life, str):
-            assert self.fast_half_life is not None
-            return self.fast_half_life
-        K = self.model.n_components_
-        return min(max(50.0, 10.0 * K), math.inf if self._half_life is None else self._half_life / 4.0)
 
     # Files
 
@@ -458,11 +412,6 @@ class Monitor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.RLock()
-
-
-def _unknown(n: int) -> Update:
-    """Of n rows of which nothing is known."""
-    return Update(*(np.full(n, math.nan) for _ in range(4)), np.zeros(n, dtype=bool), np.full(n, "", dtype="<U9"))
 
 
 def _half_life(model: OnlinePCA) -> float | None:

@@ -19,6 +19,8 @@ from online_psp.monitoring.scores import Snapshot, score, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 
+_LARGEST = 1e300
+
 
 class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
     """Find rows that are far from the principal subspace, or far out within it; learn from a stream or from all rows at once.
@@ -104,8 +106,9 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         seen = snapshot(self.model_)
         t2_limit, spe_limit = self._limits(seen)
         found = score(seen, rows)
-        worst = np.maximum(np.asarray(to_host(found.t2)) / t2_limit, np.asarray(to_host(found.spe)) / spe_limit)
-        return np.asarray(-worst, dtype=np.float64)
+        with np.errstate(over="ignore"):  # rows that are all the same have a limit of next to nothing
+            worst = np.maximum(np.asarray(to_host(found.t2)) / t2_limit, np.asarray(to_host(found.spe)) / spe_limit)
+        return np.asarray(-np.minimum(worst, _LARGEST), dtype=np.float64)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """How far rows are from being outliers, (n,); negative for outliers."""
@@ -133,6 +136,8 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
     def _limits(self, seen: Snapshot) -> tuple[float, float]:
         """Limits that are always numbers: those of few rows are rough."""
         level = self._monitor.alpha if len(seen.variances) < len(seen.mean) else check_alpha(self.alpha)
+        if seen.samples < 2.0:  # one row says nothing about any other
+            return math.inf, math.inf
         rough = seen._replace(samples=max(seen.samples, len(seen.variances) + 1.0))
         t2_limit, spe_limit = t2_limit_of(rough, level), spe_limit_of(seen, self._monitor.moments, level)
         return (

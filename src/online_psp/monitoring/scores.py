@@ -75,7 +75,8 @@ def _read(model: OnlinePCA) -> Snapshot:
 
 def kish_samples(model: OnlinePCA) -> float:
     """How many rows of equal weight would have taught a model as much, (Σw)²/Σw²."""
-    weight, half_life = model.effective_samples_, model.half_life
+    half_life: Any = model.half_life
+    weight = model.effective_samples_
     if half_life is None:
         return float(weight)
     if isinstance(half_life, int | float):
@@ -176,13 +177,12 @@ def score(seen: Snapshot, rows: AnyRows) -> Scores:
 def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
     """log SPE and log T², (n,) each, as detectors see them.
 
-    What a model still has to learn makes both larger, by about 1 + (K + 1)/n after n rows; that is taken out, so that learning is no change.
+    What a model still has to learn makes the SPE larger, by about 1 + (K + 1)/n after n rows. That is taken out, so that learning is no
+    change. (T² has two such terms that nearly cancel: variances and directions are both learned from the same rows.)
     """
     K, n = len(seen.variances), seen.samples
     smallest = 1e-12 * seen.total or float(np.finfo(np.float64).tiny)
-    inflated = n / (n + K + 1.0)
-    within = (n - K - 2.0) / (n + 1.0) if n > K + 3.0 else 1.0  # the mean of T², by F, is K over this
-    return np.log(np.maximum(scores.spe * inflated, smallest)), np.log(np.maximum(scores.t2 * within, 1e-12))
+    return np.log(np.maximum(scores.spe * n / (n + K + 1.0), smallest)), np.log(np.maximum(scores.t2, 1e-12))
 
 
 def score_dense(seen: Snapshot, X: Array) -> Scores:
