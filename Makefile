@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-interpreted lint bench comparison-page clean
+.PHONY: demo test test-interpreted lint bench torture comparison-page clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,11 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/psp bench
 	$(BIN)/python -m benchmarks
+
+# Kills, damaged files, full disks, slow pipes: an hour of them, or MINUTES=5.
+MINUTES ?= 60
+torture: $(READY)
+	$(BIN)/python -m tests.torture --minutes $(MINUTES)
 
 # The figures of docs/comparison.md, measured anew; for a machine that does nothing else.
 comparison-page: $(READY)

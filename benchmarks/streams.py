@@ -1,87 +1,140 @@
-"""A file larger than the memory allowed: peak resident memory, and the rate against the same rows in memory.
+"""Files larger than the memory allowed: the rate of every format against the same rows in memory, and peak resident memory.
 
-A file of 2 GB is made (``ONLINE_PSP_STREAM_GB`` sets another size), fitted in a process of its own, and deleted. The baseline is the same
-model fed the same blocks from an array in memory, in the same process, over as many rows as fit into a twentieth of the file.
+Files of 1 GB are made (``ONLINE_PSP_STREAM_GB`` sets another size; text has a quarter of the rows), fitted in a process of their own each,
+and deleted. The baseline is the same model fed the same blocks from an array in memory, in the same process, before and after, over as many
+rows as fit into a tenth of the file. For text, there is also the reader that came before: lines in Python, numbers by `numpy.loadtxt`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-_FEATURES, _COMPONENTS = 1024, 16
+_FEATURES, _NARROW, _COMPONENTS = 1024, 20, 16
 
 _CHILD = """
-import resource, sys, time
+import itertools, json, resource, sys, time
 import numpy as np
 from threadpoolctl import threadpool_limits
 from online_psp import OnlinePCA
 from online_psp.io.sources import open_source
-from online_psp.io.runs import start, steps
 
-path, part, components = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+path, part, components, before = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "before"
+
+def rate(blocks):
+    model, rows, began = OnlinePCA(components), 0, time.perf_counter()
+    for block in blocks:
+        model.partial_fit(block)
+        rows += block.shape[0]
+    return rows / (time.perf_counter() - began)
+
+def pieces(rows, size):
+    return (rows[at : at + size] for at in range(0, len(rows), size))
+
+def by_loadtxt(path, size):
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        lines = (line for line in file if not line.isspace())
+        next(lines)
+        while taken := list(itertools.islice(lines, size)):
+            yield np.loadtxt(taken, delimiter=",", ndmin=2, comments=None, quotechar='"')
+
 with threadpool_limits(1):
-    rows = np.load(path, mmap_mode="r")[:part].copy()
-    warm = OnlinePCA(components).partial_fit(rows[:2000])
-
-    def memory():
-        model, block = OnlinePCA(components), open_source(rows).block_rows()
-        began = time.perf_counter()
-        for at in range(0, len(rows), block):
-            model.partial_fit(rows[at : at + block])
-        return len(rows) / (time.perf_counter() - began)
-
-    before = memory()
     source = open_source(path)
-    run = start(source, OnlinePCA(components))
-    began = time.perf_counter()
-    for _ in steps(run, source):
-        pass
-    file = source.total / (time.perf_counter() - began)
-    after = memory()
-assert run.model.n_samples_seen_ == source.total
-print(before, after, file, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    size = source.block_rows()
+    for _ in source.blocks(size):  # what is loaded once is loaded
+        break
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    first = np.concatenate([block.rows for block in itertools.islice(source.blocks(size), max(1, part // size))])
+    rate(pieces(first[: 4 * size], size))
+    memory = [rate(pieces(first, size))]
+    file = rate(block.rows for block in source.blocks(size))
+    memory.append(rate(pieces(first, size)))
+    began, rows = time.perf_counter(), 0
+    for block in source.blocks(size):
+        rows += block.length
+    read = rows / (time.perf_counter() - began)
+    old = rate(by_loadtxt(path, size)) if before else None
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"memory": memory, "file": file, "read": read, "old": old, "rows": rows, "base": base / 1024, "peak": peak / 1024,
+                  "held": first.nbytes / 1e6}))
 """
 
 
-def write(path: Path, gigabytes: float) -> int:
+def parts(rows: int, features: int) -> Any:
     """Standardised noise with some strong directions, as float32, a part at a time."""
     rng = np.random.default_rng(0)
-    rows = int(gigabytes * 1e9 / (4 * _FEATURES))
-    directions = rng.standard_normal((_COMPONENTS, _FEATURES), dtype=np.float32)
-    with open(path, "wb") as file:  # not memory-mapped: a child's peak memory, as Linux counts it, begins at that of its parent
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, _FEATURES)})
-        for at in range(0, rows, 4096):
-            n = min(4096, rows - at)
-            part = rng.standard_normal((n, _COMPONENTS), dtype=np.float32) @ directions
-            file.write((part + rng.standard_normal((n, _FEATURES), dtype=np.float32)).data)
-    return rows
+    directions = rng.standard_normal((_COMPONENTS, features), dtype=np.float32)
+    for at in range(0, rows, 4096):
+        n = min(4096, rows - at)
+        yield rng.standard_normal((n, _COMPONENTS), dtype=np.float32) @ directions + rng.standard_normal((n, features), dtype=np.float32)
+
+
+def write_npy(path: Path, rows: int, features: int) -> None:
+    """Not memory-mapped: a child's peak memory, as Linux counts it, begins at that of its parent."""
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, features)})
+        for part in parts(rows, features):
+            file.write(part.data)
+
+
+def write_parquet(path: Path, rows: int, features: int, lists: bool = False) -> None:
+    """Columns of numbers, or one column of lists, as embeddings are stored."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def table(part: Any) -> Any:
+        if lists:
+            return pa.table({"embedding": pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), features)})
+        return pa.table({f"f{i}": column for i, column in enumerate(part.T)})
+
+    writer = None
+    for part in parts(rows, features):
+        found = table(part)
+        writer = writer or pq.ParquetWriter(path, found.schema, compression="zstd", use_dictionary=False)
+        writer.write_table(found)
+    if writer is not None:
+        writer.close()
+
+
+def write_csv(path: Path, rows: int, features: int) -> None:
+    """As pandas writes float64: all digits."""
+    with open(path, "w") as file:
+        file.write(",".join(f"f{i}" for i in range(features)) + "\n")
+        for part in parts(rows, features):
+            file.writelines(",".join(map(repr, row)) + "\n" for row in part.astype(np.float64).tolist())
+
+
+def measured(path: Path, rows: int, before: bool = False) -> dict[str, Any]:
+    """Rates and memory of one file, from a process of its own."""
+    command = [sys.executable, "-c", _CHILD, str(path), str(max(rows // 10, 1)), str(_COMPONENTS), "before" if before else "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    return dict(json.loads(done.stdout))
+
+
+def report(name: str, found: dict[str, Any]) -> None:
+    """One line a file."""
+    memory = sum(found["memory"]) / 2
+    spread = "–".join(f"{rate:,.0f}" for rate in sorted(found["memory"]))
+    old = f"; by numpy.loadtxt {found['old']:,.0f}, {found['file'] / found['old']:.1f} times slower" if found["old"] else ""
+    print(
+        f"{name:34} {found['file']:10,.0f} rows/s fitted, {100 * found['file'] / memory:3.0f} % of in memory ({spread}); "
+        f"read alone {found['read']:,.0f}{old}; memory {found['peak'] - found['base'] - found['held']:.0f} MB beyond the rows held"
+    )
 
 
 def fit_by_command(path: Path, model: Path) -> tuple[float, float]:
     """Seconds and peak resident megabytes of ``psp fit`` with a checkpoint every five seconds, start-up included."""
-    command = [
-        sys.executable,
-        "-m",
-        "online_psp.cli",
-        "fit",
-        str(path),
-        "-k",
-        str(_COMPONENTS),
-        "-o",
-        str(model),
-        "-q",
-        "--checkpoint-every",
-        "5s",
-    ]
+    command = [sys.executable, "-m", "online_psp.cli", "fit", str(path), "-k", str(_COMPONENTS), "-o", str(model), "-q"]
     began = time.perf_counter()
-    process = subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    process = subprocess.Popen([*command, "--checkpoint-every", "5s"], env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -90,17 +143,24 @@ def fit_by_command(path: Path, model: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    gigabytes = float(os.environ.get("ONLINE_PSP_STREAM_GB", "2"))
+    gigabytes = float(os.environ.get("ONLINE_PSP_STREAM_GB", "1"))
+    rows = int(gigabytes * 1e9 / (4 * _FEATURES))
+    narrow = rows * _FEATURES // _NARROW // 8
+    print(f"\nstreams: files of {gigabytes:g} GB as float32, K={_COMPONENTS}, one thread for matrix products")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
-        rows = write(path, gigabytes)
-        command = [sys.executable, "-c", _CHILD, str(path), str(rows // 20), str(_COMPONENTS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-        seconds, peak_fit = fit_by_command(path, Path(folder) / "model.psp")
-    before, after, file, peak = map(float, done.stdout.split())
-    memory = (before + after) / 2
-    print(f"\nstreams: {rows} rows of {_FEATURES} float32 ({gigabytes:g} GB), K={_COMPONENTS}, one thread")
-    print(f"in memory {memory:12,.0f} rows/s (before {before:,.0f}, after {after:,.0f})")
-    print(f"from .npy {file:12,.0f} rows/s, {100 * file / memory:.0f} % of it")
-    print(f"peak resident memory {peak:.0f} MB, of which the rows in memory {rows // 20 * _FEATURES * 4 / 1e6:.0f} MB")
-    print(f"psp fit   {rows / seconds:12,.0f} rows/s, start-up and checkpoints included; peak resident memory {peak_fit:.0f} MB")
+        write_npy(path, rows, _FEATURES)
+        report(f".npy, {rows} × {_FEATURES}", measured(path, rows))
+        seconds, peak = fit_by_command(path, Path(folder) / "model.psp")
+        print(f"{'psp fit of it':34} {rows / seconds:10,.0f} rows/s, start-up and checkpoints included; peak resident memory {peak:.0f} MB")
+        path.unlink()
+        path = Path(folder) / "rows.parquet"
+        write_parquet(path, rows, _FEATURES)
+        report(f".parquet, {rows} × {_FEATURES}", measured(path, rows))
+        write_parquet(path, rows, _FEATURES, lists=True)
+        report(f".parquet, {rows} lists of {_FEATURES}", measured(path, rows))
+        path.unlink()
+        path = Path(folder) / "rows.csv"
+        for count, features in ((rows // 4, _FEATURES), (narrow // 4, _NARROW)):
+            write_csv(path, count, features)
+            report(f".csv, {count} × {features}", measured(path, count, before=True))

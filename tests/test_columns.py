@@ -31,7 +31,7 @@ def client() -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind", ["array", "dask", "sparse", "dask of sparse"])
 def test_equal_to_one_machine(client: Any, kind: str) -> None:
-    X = wide(600) * (np.random.default_rng(0).random((600, 120)) < 0.3)
+    X = wide(600) * (np.random.default_rng(0).random((600, 300)) < 0.3)
     alone = FSM(6)
     expected = alone.fit_block(X)
     rows: Any = {
@@ -116,7 +116,7 @@ def test_bad_rows(client: Any) -> None:
         before = fsm.W
         with pytest.raises(ValueError, match="Rows 0 to 99 have NaN or infinity"):
             fsm.fit_block(bad)
-        with pytest.raises(ValueError, match=r"shape \(n, 120\); got shape \(100, 7\)"):
+        with pytest.raises(ValueError, match=r"shape \(n, 300\); got shape \(100, 7\)"):
             fsm.fit_block(X[:, :7])
         with pytest.raises(TypeError, match="blocks of rows"):
             fsm.fit_next(X[0])
@@ -133,4 +133,22 @@ def test_a_lost_worker_is_an_error_and_not_a_hang() -> None:
         fsm.fit_block(X)
         client.retire_workers([fsm._workers.addresses[1]])
         with pytest.raises(RuntimeError, match="is gone, and its columns with it"):
-            fsm.fit_block(da.from_array(X, chunks=(100, 120)))
+            fsm.fit_block(da.from_array(X, chunks=(100, 300)))
+
+
+@pytest.mark.parametrize("kind", ["array", "dask", "read-out"])
+def test_a_lost_worker_is_a_sentence(kind: str) -> None:
+    """The columns that it held are gone: said so, with its address, and no error of Dask's."""
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        X = wide(300)
+        fsm = ColumnFSM(6, client=client)
+        fsm.fit_block(X[:200])
+        address = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+        client.retire_workers([address])
+        rows: Any = da.from_array(X[200:], chunks=(50, 40)) if kind == "dask" else X[200:]
+        attempt: Any = fsm.get_components if kind == "read-out" else lambda: fsm.fit_block(rows)
+        with pytest.raises(RuntimeError, match=f"Worker {address} is gone, and its columns with it; the fit must be begun anew"):
+            attempt()

@@ -43,7 +43,7 @@ def test_rows_in_partitions_are_the_rows_of_one_stream() -> None:
     assert model.explained_variance_ == pytest.approx(batch.explained_variance_, rel=0.01)
     error = subspace_error(single.components_.T, batch.components_.T)
     assert subspace_error(model.components_.T, batch.components_.T) <= 2 * error
-    Y = distributed.transform(model, da.from_array(X, chunks=(700, 120)))
+    Y = distributed.transform(model, da.from_array(X, chunks=(700, 300)))
     assert isinstance(Y, da.Array)
     assert Y.shape == (4000, 5)
     assert np.allclose(Y.compute(), model.transform(X))
@@ -51,7 +51,7 @@ def test_rows_in_partitions_are_the_rows_of_one_stream() -> None:
 
 @pytest.mark.parametrize("kind", ["delayed", "sparse", "frame", "sparse array"])
 def test_other_collections(kind: str) -> None:
-    X = wide(900) * (np.random.default_rng(0).random((900, 120)) < 0.2)
+    X = wide(900) * (np.random.default_rng(0).random((900, 300)) < 0.2)
     pieces = [X[start : start + 300] for start in range(0, 900, 300)]
     collection: Any
     if kind == "delayed":
@@ -59,10 +59,10 @@ def test_other_collections(kind: str) -> None:
     elif kind == "sparse":
         collection = [delayed(sparse.csr_array(piece)) for piece in pieces]
     elif kind == "sparse array":
-        collection = da.from_array(X, chunks=(300, 120)).map_blocks(sparse.csr_matrix)
+        collection = da.from_array(X, chunks=(300, 300)).map_blocks(sparse.csr_matrix)
     else:
         frame = pytest.importorskip("dask.dataframe")
-        collection = frame.from_pandas(pd.DataFrame(X, columns=[f"f{i}" for i in range(120)]), npartitions=3)
+        collection = frame.from_pandas(pd.DataFrame(X, columns=[f"f{i}" for i in range(300)]), npartitions=3)
     model = distributed.fit(OnlinePCA(3), collection)
     expected = functools.reduce(lambda one, two: one.merge(two), [OnlinePCA(3).fit(piece) for piece in pieces])
     assert model.n_samples_seen_ == 900
@@ -84,7 +84,7 @@ def test_partitions_in_a_row_for_one_model() -> None:
 
 
 def test_results_repeat() -> None:
-    X = da.from_array(wide(1000), chunks=(100, 120))
+    X = da.from_array(wide(1000), chunks=(100, 300))
     assert np.array_equal(distributed.fit(OnlinePCA(3), X).components_, distributed.fit(OnlinePCA(3), X, progress=True).components_)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import struct
@@ -335,7 +336,10 @@ def test_files_made_on_purpose(tmp_path: Path, seed: int) -> None:
             for key in at[:-1]:
                 inside = inside[key]
             inside[at[-1]] = edits(inside[at[-1]], rng)
-        model_file.write(path, Contents(original.kind, arrays, state, {}))
+        try:
+            model_file.write(path, Contents(original.kind, arrays, state, {}))
+        except ModelFileError:  # what could not be read again is not written
+            continue
         found = try_to_load(lambda: type(model).load(path), size)
         if found is not None:
             found.fit_next(rows(1, 60)[0])
@@ -360,3 +364,131 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
             OnlinePCA.load(path)
     with pytest.raises(IsADirectoryError):
         OnlinePCA.load(tmp_path)
+
+
+# Files made to deceive: the container
+
+
+def signed(path: Path, text: str, arrays: dict[str, Any] | None = None) -> None:
+    """A file whose header is this text, word for word; ``DIGEST`` in it becomes the right checksum where it can be told."""
+    from safetensors.numpy import save_file
+
+    stored = {} if arrays is None else arrays
+    try:
+        header = json.loads(text.replace("DIGEST", ""))
+        header.pop("digest")
+        text = text.replace("DIGEST", model_file._digest(header, stored))
+    except (ValueError, RecursionError, OverflowError):
+        pass
+    save_file(stored, path, {"online-psp": text})
+
+
+def header_with(entry: str) -> str:
+    return (
+        '{"digest":"DIGEST","format":"online-psp-model","version":1,"kind":"OnlinePCA","fortran":[],"run":{},'
+        f'"state":{{"parameters":{{}},"fitted":false,"x":{entry}}}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "1" * 400,
+        "1" * 5000,
+        "1e999",
+        "-1e999",
+        "NaN",
+        "Infinity",
+        '"\\ud800"',
+        '"\\udfff\\ud800"',
+        "[" * 100_000,
+        '{"text.":"text.7"}',
+        '{"text.":3}',
+    ],
+)
+def test_numbers_and_text_that_no_model_has(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "m.psp"
+    signed(path, header_with("1"))
+    assert model_file.read(path).state["x"] == 1
+    signed(path, header_with(entry))
+    for load in (model_file.read, OnlinePCA.load):
+        with pytest.raises(ModelFileError) as caught:
+            load(path)
+        assert len(str(caught.value)) < 400 + len(str(path))
+
+
+def test_a_header_is_small_and_many_arrays_are_read_at_once(tmp_path: Path) -> None:
+    """A 3.5 MB header, of text or of empty arrays, is refused before it is parsed; many arrays, all of them by columns, are no burden."""
+    path = tmp_path / "m.psp"
+    signed(path, header_with(json.dumps("x" * 3_500_000)))
+    with pytest.raises(ModelFileError, match="larger than that of any model"):
+        model_file.read(path)
+    many = {f"a{i}": np.zeros(0) for i in range(10_001)}
+    signed(path, header_with("1"), many)
+    with pytest.raises(ModelFileError, match="larger than that of any model"):
+        model_file.read(path)
+    arrays = {f"array {i:06}": np.asfortranarray(np.arange(6.0).reshape(2, 3)) for i in range(8000)}
+    model_file.write(path, Contents("x", arrays, {}, {}))
+    found = model_file.read(path)
+    assert all(np.array_equal(found.arrays[name], array) for name, array in arrays.items())
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
+    for state in ({"n": 10**30}, {"n": math.nan}, {"n": 1e300, "m": [10**400]}):
+        with pytest.raises(ValueError, match=r"JSON"):
+            model_file.write(tmp_path / "m.psp", Contents("x", {}, state, {}))
+    with pytest.raises(ValueError, match="cannot be saved"):
+        model_file.write(tmp_path / "m.psp", Contents("x", {}, {"n": "x" * 600_000}, {}))
+    assert os.listdir(tmp_path) == []
+
+
+def test_fields_check_what_they_give() -> None:
+    fields = model_file.Fields(
+        {
+            "a": np.array([[1.0, -2.0]]),
+            "bad": np.array([np.nan]),
+            "I": np.eye(2, 3),
+            "skew": np.array([[1.0, 0.5], [-0.5, 1.0]]),
+            "C": np.array([[2.0, 1.0], [1.0, 2.0]]),
+            "minus": np.array([[1.0, 3.0], [3.0, 1.0]]),
+            "part.b": np.zeros(3),
+            "part.extra": np.zeros(3),
+        },
+        {"n": 3, "x": 0.0, "huge": 10**400, "names": ["a", "b"], "mixed": ["a", 1], "yes": True, "part": {}},
+    )
+    assert fields.count("n") == 3
+    assert fields.number("x") == 0.0
+    assert fields.texts("names", 2) == ["a", "b"]
+    assert fields.texts("absent") is None
+    assert fields.array("a", (1, 2), least=-2.0, most=1.0).shape == (1, 2)
+    assert fields.orthonormal("I", (2, 3)).shape == (2, 3)
+    assert fields.covariance("C", 2).shape == (2, 2)
+    refused: list[Callable[[], Any]] = [
+        lambda: fields.count("yes"),
+        lambda: fields.count("n", 4),
+        lambda: fields.count("huge"),
+        lambda: fields.number("huge"),
+        lambda: fields.number("yes"),
+        lambda: fields.number("x", above=0.0),
+        lambda: fields.texts("mixed"),
+        lambda: fields.texts("names", 3),
+        lambda: fields.array("a", (1, 2), least=-1.0),
+        lambda: fields.array("a", (2, 1)),
+        lambda: fields.array("bad", (1,)),
+        lambda: fields.orthonormal("a", (1, 2)),
+        lambda: fields.covariance("skew", 2),
+        lambda: fields.covariance("minus", 2),
+        fields.nothing_left,
+    ]
+    for attempt in refused:
+        with pytest.raises(ModelFileError):
+            attempt()
+    part = fields.under("part")
+    part.array("b", (3,))
+    for name, shape in (("a", (1, 2)), ("skew", (2, 2)), ("minus", (2, 2))):
+        fields.array(name, shape)
+    fields.array("bad", (1,), finite=False)
+    with pytest.raises(ModelFileError, match="extra"):
+        fields.nothing_left()
+    part.array("extra", (3,))
+    fields.nothing_left()

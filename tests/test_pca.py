@@ -45,7 +45,7 @@ def test_scikit_learn_contract_while_streaming(estimator: Any, check: Any) -> No
         check(estimator)
 
 
-def wide(n: int = 1500, D: int = 120, K: int = 5, seed: int = 0) -> Floats:
+def wide(n: int = 1500, D: int = 300, K: int = 5, seed: int = 0) -> Floats:
     """Rows with an offset, wide enough that the streaming phase is reached, with strong directions of distinct variances."""
     rng = np.random.default_rng(seed)
     U = np.linalg.qr(rng.standard_normal((D, K)))[0]
@@ -62,9 +62,9 @@ def test_components_and_variances_are_those_of_batch_pca(name: str) -> None:
     X = wide(4000)
     model, batch = OnlinePCA(5, algorithm=name).fit(X), PCA(5).fit(X)
     assert streaming(model)
-    loose = name == "ccipca"  # it forgets: its variances are those of the recent past
-    assert subspace_error(model.components_.T, batch.components_.T) < (0.02 if loose else 0.002)
-    assert np.abs(np.sum(model.components_ * batch.components_, axis=1)).min() > (0.99 if loose else 0.9999)
+    loose = name in ("ccipca", "oja")  # one forgets, so that its variances are those of the recent past, and the other takes large steps
+    assert subspace_error(model.components_.T, batch.components_.T) < ({"ccipca": 0.03, "oja": 0.2}[name] if loose else 0.002)
+    assert np.abs(np.sum(model.components_ * batch.components_, axis=1)).min() > (0.95 if loose else 0.9999)
     assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=0.2 if loose else 0.01)
     assert np.allclose(model.mean_, X.mean(axis=0), atol=1e-12)
     assert model.noise_variance_ == pytest.approx(batch.noise_variance_, rel=0.2 if loose else 0.01)
@@ -80,14 +80,16 @@ def test_exact_while_nothing_need_be_left_out(name: str, kind: str) -> None:
     rng = np.random.default_rng(5)
     X = {
         "few features": rng.standard_normal((700, 30)) * np.linspace(3, 1, 30),
-        "few directions": rng.standard_normal((700, 6)) * np.linspace(3, 1, 6) @ rng.standard_normal((6, 200)),
-        "few rows": rng.standard_normal((12, 200)) * np.linspace(3, 1, 200),
+        "few directions": rng.standard_normal((700, 6)) * np.linspace(3, 1, 6) @ rng.standard_normal((6, 400)),
+        "few rows": rng.standard_normal((12, 400)) * np.linspace(3, 1, 400),
     }[kind] + 2.0
+    if kind == "few directions" and name != "block":
+        pytest.skip("the published algorithms stream from such data after the first rows; the block learner stays exact")
     model = OnlinePCA(4, algorithm=name)
     for part in np.array_split(X, 11):
         model.partial_fit(part)
     batch = PCA(4, svd_solver="full").fit(X)
-    assert not streaming(model)
+    assert streaming(model) == (kind == "few directions")
     assert subspace_error(model.components_.T, batch.components_.T) < 1e-10
     assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=1e-10)
     assert np.allclose(model.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=1e-10)
@@ -101,18 +103,18 @@ def test_exact_while_nothing_need_be_left_out(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8)
-@given(cuts=st.lists(st.integers(0, 400), max_size=8), single=st.integers(0, 60))
+@given(cuts=st.lists(st.integers(0, 700), max_size=8), single=st.integers(0, 60))
 def test_any_cut_of_the_stream_gives_the_same_model(name: str, cuts: list[int], single: int) -> None:
-    X = wide(400)
+    X = wide(700)
     whole, cut = OnlinePCA(3, algorithm=name).fit(X), OnlinePCA(3, algorithm=name)
-    edges = [0, *sorted(cuts), 400 - single]
+    edges = [0, *sorted(cuts), 700 - single]
     for start, stop in itertools.pairwise(edges):
-        if start < stop <= 400 - single:
+        if start < stop <= 700 - single:
             cut.partial_fit(X[start:stop])
     for x in X[cut.n_samples_seen_ if cut.__sklearn_is_fitted__() else 0 :]:
         cut.fit_next(x)
     assert streaming(cut)
-    assert cut.n_samples_seen_ == 400
+    assert cut.n_samples_seen_ == 700
     assert subspace_error(whole.components_.T, cut.components_.T) < 1e-10
     assert np.allclose(whole.explained_variance_, cut.explained_variance_, rtol=1e-10)
     assert np.allclose(whole.mean_, cut.mean_, rtol=1e-12, atol=1e-12)
@@ -138,11 +140,12 @@ def test_centring_online_is_centring_offline(name: str) -> None:
     assert online == pytest.approx(offline, rel=0.1)
 
 
-@pytest.mark.parametrize("name", ["fsm", "sm", "ipca"])
-def test_jumps_in_the_data_are_survived(name: str) -> None:
-    X = np.vstack([wide(300, seed=seed) + seed for seed in range(8)])  # mean and directions change eight times
+@pytest.mark.parametrize(("name", "D"), [("fsm", 120), ("sm", 120), ("ipca", 300), ("block", 300)])
+def test_jumps_in_the_data_are_survived(name: str, D: int) -> None:
+    X = np.vstack([wide(300, seed=seed, D=D) + seed for seed in range(8)])  # mean and directions change eight times
     batch = PCA(3).fit(X)
-    whole, single = OnlinePCA(3, algorithm=name).fit(X), OnlinePCA(3, algorithm=name)
+    whole, single = (OnlinePCA(3, algorithm=name, oversample=11 if D == 120 else None) for _ in range(2))
+    whole.fit(X)
     for part in (X[:1000], X[1000:1001], X[1001:2350]):
         single.partial_fit(part)
     for x in X[2350:]:
@@ -159,26 +162,26 @@ def test_without_centring_the_origin_is_the_mean() -> None:
     model = OnlinePCA(6, center=False).fit(X)
     expected = np.linalg.svd(X, full_matrices=False)[2][:6]
     assert subspace_error(model.components_.T, expected.T) < 0.01
-    assert np.array_equal(model.mean_, np.zeros(120))
+    assert np.array_equal(model.mean_, np.zeros(300))
     assert np.allclose(model.transform(X), X @ model.components_.T)
 
 
-@pytest.mark.parametrize("D", [20, 120])
+@pytest.mark.parametrize("D", [20, 300])
 def test_a_weight_of_two_is_the_row_twice(D: int) -> None:
     X = wide(500, D=D)
     weights = np.random.default_rng(1).integers(0, 4, 500)
     weighted = OnlinePCA(4).partial_fit(X[:300], sample_weight=weights[:300]).partial_fit(X[300:], sample_weight=weights[300:])
     repeated = OnlinePCA(4).fit(np.repeat(X, weights, axis=0))
     tolerance = 1e-9 if D == 20 else 2e-3  # exact with few features; streaming, to what one update in place of two differs by
-    assert streaming(weighted) == (D == 120)
+    assert streaming(weighted) == (D == 300)
     assert np.allclose(weighted.mean_, repeated.mean_)
     assert subspace_error(weighted.components_.T, repeated.components_.T) < tolerance
     assert np.allclose(weighted.explained_variance_, repeated.explained_variance_, rtol=tolerance)
     assert OnlinePCA(4).fit(X, sample_weight=np.ones(500)).explained_variance_ == pytest.approx(OnlinePCA(4).fit(X).explained_variance_)
 
 
-@pytest.mark.parametrize("D", [20, 120])
-@pytest.mark.parametrize("name", ["fsm", "ipca"])
+@pytest.mark.parametrize("D", [20, 300])
+@pytest.mark.parametrize("name", ["block", "ipca"])
 def test_merged_models_have_seen_both_streams(name: str, D: int) -> None:
     X = wide(2000, D=D)
     X[1000:] += 1.5  # streams with different means
@@ -190,7 +193,7 @@ def test_merged_models_have_seen_both_streams(name: str, D: int) -> None:
     assert ab.n_samples_seen_ == ba.n_samples_seen_ == 2000
     assert np.allclose(ab.mean_, X.mean(axis=0), atol=1e-12)
     assert subspace_error(ab.components_.T, ba.components_.T) < 1e-10
-    assert subspace_error(ab.components_.T, batch.components_.T) < (1e-2 if D == 120 else 1e-3)
+    assert subspace_error(ab.components_.T, batch.components_.T) < (1e-2 if D == 300 else 1e-3)
     assert ab.explained_variance_ == pytest.approx(batch.explained_variance_, rel=0.01)
     assert ab.explained_variance_ratio_ == pytest.approx(batch.explained_variance_ratio_, rel=0.01)
     more = ab.partial_fit(X[:500])
@@ -210,7 +213,7 @@ def test_many_models_merge_with_reduce() -> None:
 
 def test_models_that_cannot_be_merged() -> None:
     X = wide(100)
-    with pytest.raises(ValueError, match="same number of features; got 120 and 60"):
+    with pytest.raises(ValueError, match="same number of features; got 300 and 60"):
         OnlinePCA(3).fit(X).merge(OnlinePCA(3).fit(X[:, :60]))
     with pytest.raises(ValueError, match="centres and one that does not"):
         OnlinePCA(3).fit(X).merge(OnlinePCA(3, center=False).fit(X))
@@ -222,9 +225,13 @@ def test_a_share_of_variance_chooses_the_number() -> None:
     X = wide(1000)
     for share in (0.5, 0.9, 0.99):
         assert OnlinePCA(share).fit(X).n_components_ == PCA(share, svd_solver="full").fit(X).n_components_
-    poor = OnlinePCA(0.9999, oversample=10).fit(X)
-    with pytest.warns(UserWarning, match=r"The 10 directions kept explain 0\.9\d+ of the variance, less than the 0\.9999 asked for"):
+    poor = OnlinePCA(0.9999, max_rank=10).fit(X)
+    with pytest.warns(UserWarning, match=r"The 10 directions kept explain 0\.8\d+ of the variance, less than the 0\.9999 asked for"):
         assert poor.n_components_ == 10
+    wide_rows = wide(4000, D=700)
+    grown = OnlinePCA(0.7, max_rank=100).fit(wide_rows)
+    assert streaming(grown)
+    assert grown.n_components_ == PCA(0.7, svd_solver="full").fit(wide_rows).n_components_
 
 
 def test_noise_variance_is_the_truth() -> None:
@@ -271,7 +278,7 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
     before = pickle.dumps(model)
     bad = X[:50].copy()
     bad[7, 3] = np.nan
-    for rows, error in ((bad, ValueError), (X[:, :7] if seen else X[:, :0], ValueError), (np.full((3, 120), "a"), ValueError)):
+    for rows, error in ((bad, ValueError), (X[:, :7] if seen else X[:, :0], ValueError), (np.full((3, 300), "a"), ValueError)):
         with pytest.raises(error):
             model.partial_fit(rows)
         assert pickle.dumps(model) == before
@@ -284,8 +291,8 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
     [
         ({"n_components": 0}, "at least 1; got 0"),
         ({"n_components": 1.5}, "between 0 and 1; got 1.5"),
-        ({"n_components": 121}, "not be larger than the number of features, 120; got 121"),
-        ({"algorithm": "magic"}, "one of fsm, sm, ipca, ccipca; got 'magic'"),
+        ({"n_components": 301}, "not be larger than the number of features, 300; got 301"),
+        ({"algorithm": "magic"}, "algorithm must be one of .*block.*; got 'magic'"),
         ({"oversample": -1}, "oversample must be a whole number, 0 or more; got -1"),
         ({"block_size": 0}, "block_size must be a whole number, 1 or more, or 'auto'; got 0"),
         ({"n_components": "mle"}, "n_components must be a whole number, a share of the variance such as 0.95, or None; got 'mle'"),

@@ -146,7 +146,7 @@ def test_the_algorithms_take_sparse_blocks(name: str) -> None:
     bad = X[:50].copy()
     bad.data[bad.indptr[7]] = np.nan
     before = pickle.dumps(one)
-    with pytest.raises(ValueError, match="Row 7 has NaN"):
+    with pytest.raises(ValueError, match="Row 7 has nan in column"):
         one.fit_block(bad)
     with pytest.raises(ValueError, match=r"shape \(n, 300\); got shape"):
         one.fit_block(X[:, :20])
@@ -222,4 +222,4 @@ def test_memory_is_that_of_the_basis() -> None:
     model.partial_fit(X[400:])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 8 * D * 8 + 3 * X.data.nbytes  # dense rows would take 4000 × 40000
+    assert peak < 30 * D * 8 + 3 * X.data.nbytes  # a few bases of four directions; dense rows would take 4000 × 40000

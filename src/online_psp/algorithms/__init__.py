@@ -9,8 +9,9 @@ from online_psp.algorithms.block import BlockPCA
 from online_psp.algorithms.ccipca import CCIPCA
 from online_psp.algorithms.fsm import FSM
 from online_psp.algorithms.ipca import IPCA
+from online_psp.algorithms.oja import Oja
 from online_psp.algorithms.sm import SM
 
-ALGORITHMS: dict[str, Any] = {"fsm": FSM, "sm": SM, "ipca": IPCA, "ccipca": CCIPCA, "block": BlockPCA}
+ALGORITHMS: dict[str, Any] = {"fsm": FSM, "sm": SM, "ipca": IPCA, "ccipca": CCIPCA, "block": BlockPCA, "oja": Oja}
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "StreamingAlgorithm"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "Oja", "StreamingAlgorithm"]

@@ -213,8 +213,12 @@ class StreamingAlgorithm(ABC):
         with self._lock:
             self._learn(rows, (self.steps_of(shares),) * len(self.rate_names), [])
 
+    def slot(self) -> Array:
+        """A place, (D,), to write the next dense sample to before it is fed."""
+        return np.empty(self._features(), self.dtype)
+
     def feed_one(self, row: Array, share: float) -> None:
-        """The same for one dense sample, (D,)."""
+        """The same for one dense sample, (D,), written to a `slot`."""
         with self._lock:
             self._take_open(row, float(self.steps_of(np.array([share]))[0]))
 

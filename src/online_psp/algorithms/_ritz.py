@@ -9,16 +9,17 @@ import numpy as np
 from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import add_product, full_gram, matmul
-from online_psp.engine.row_products import centred, combined, products
+from online_psp.engine.row_products import centred, combined, products, widened
 from online_psp.engine.rows import AnyRows
 from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
-_HALVED = 3  # blocks of at least so many times K rows are taken by halves where that is safe: their inner products cost half
+_PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
 _ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
+_FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -66,17 +67,31 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     K : int
         Directions to keep.
     """
-    model = model._replace(M=keep * model.M)
+    model = model._replace(M=_faded(model.M, keep))
     if len(model.B) == K:
-        half = len(rows) // 2 if len(rows) >= _HALVED * K else len(rows)
-        safe = _SAFE * half / len(rows)  # residuals of two halves together are no larger than both
-        found = _try_fast(model, rows[:half], roots[:half], safe)
-        if found is not None and half < len(rows):
-            model, rows, roots = found, rows[half:], roots[half:]
-            found = _try_fast(model, rows, roots, safe)
-        if found is not None:
-            return found
-    return _exactly(model, centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], K)
+        parts = max(1, round(len(rows) / (_PART * K)))
+        step, done = -(-len(rows) // parts), 0
+        while done < len(rows):
+            part = slice(done, min(done + step, len(rows)))
+            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
+            if found is None and done == 0 and parts > 1:
+                step, parts = len(rows), 1
+                continue
+            if found is None:
+                break
+            model, done = found, part.stop
+        if done == len(rows):
+            return model
+        rows, roots = rows[done:], roots[done:]
+    return _exactly(model, widened(rows), roots, K)
+
+
+def _faded(M: Floats, keep: float) -> Floats:
+    """``keep M``, but no less than what floating point can tell from nothing: rows of zeros do not move the subspace."""
+    largest = float(M.diagonal().max(initial=0.0))
+    if 0.0 < keep * largest < _FAINT:
+        return np.asarray(M * (_FAINT / largest))
+    return np.asarray(keep * M)
 
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
@@ -115,9 +130,9 @@ def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model 
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
     if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
-        R = G - matmul(P, P.T)
+        R = G - full_gram(P)
     else:  # that would not be good enough: the residuals themselves, in double precision
-        X, P, R = _residuals(B.astype(np.float64, copy=False), centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis], leak)
+        X, P, R = _residuals(B.astype(np.float64, copy=False), _weighted(rows, roots), leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
@@ -192,7 +207,7 @@ def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     there is none.
     """
     diagonal = A.diagonal()
-    if not (diagonal > 0).all():
+    if not len(A) or not (diagonal > 0).all():
         return A, A, 0.0
     d: Floats = 1.0 / np.sqrt(diagonal)
     U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
@@ -248,45 +263,52 @@ def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Float
 # The steps that are exact
 
 
-def _exactly(model: Model, X: Floats, K: int) -> Model:
-    """The same for rows in double precision, weighted, by decomposing everything."""
+def _exactly(model: Model, rows: AnyRows, roots: Floats, K: int) -> Model:
+    """The same for rows in double precision, by decomposing everything."""
     dtype, eps = model.B.dtype, float(np.finfo(model.B.dtype).eps)
     B, M = model.B.astype(np.float64, copy=False), model.M
     if len(B) and (model.drift > 0 or dtype != np.float64):
         B, M = orthonormal(B, M)
-    P = matmul(X, B.T) if len(B) else np.zeros((len(X), 0))
-    if 0 < len(B) < K:  # data of few directions: is there anything new at all?
-        rest = X - matmul(P, B)
-        if (np.einsum("ij,ij->i", rest, rest) <= (32.0 * eps) ** 2 * np.einsum("ij,ij->i", X, X)).all():
-            same = M + matmul(P.T, P)
-            if graded_cholesky(same)[2] > 1e-6:
-                return Model(B.astype(dtype, copy=False), same, 0.0)
+    found = _inside(B, M, rows, roots, eps) if 0 < len(B) < K else None
     diagonal = M.diagonal()
-    found = None
-    if not len(M) or diagonal.min() >= 0.01 * _RANGE * diagonal.max():
-        found = _from_products(B, M, X, P, K)
+    if found is None and (not len(M) or diagonal.min() >= 0.01 * _RANGE * diagonal.max()):
+        found = _from_products(B, M, rows, roots, K)
     if found is None:
-        found = _carefully(B, M, X, K, eps)
+        found = _carefully(B, M, _weighted(rows, roots), K, eps)
     return Model(found[0].astype(dtype, copy=False), found[1], 0.0)
 
 
-def _from_products(B: Floats, M: Floats, X: Floats, P: Floats, K: int) -> tuple[Floats, Floats] | None:
+def _weighted(rows: AnyRows, roots: Floats) -> Floats:
+    return np.asarray(centred(rows, np.dtype(np.float64)) * roots[:, np.newaxis])
+
+
+def _inside(B: Floats, M: Floats, rows: AnyRows, roots: Floats, eps: float) -> tuple[Floats, Floats] | None:
+    """Data of few directions: where nothing of the rows is outside the span of B but rounding, only M moves; None otherwise."""
+    X = _weighted(rows, roots)
+    P = matmul(X, B.T)
+    rest = X - matmul(P, B)
+    if not (np.einsum("ij,ij->i", rest, rest) <= (32.0 * eps) ** 2 * np.einsum("ij,ij->i", X, X)).all():
+        return None
+    same = M + matmul(P.T, P)
+    return (B, same) if graded_cholesky(same)[2] > 1e-6 else None
+
+
+def _from_products(B: Floats, M: Floats, rows: AnyRows, roots: Floats, K: int) -> tuple[Floats, Floats] | None:
     """From the Gram matrix of the stacked rows ``[S B; X]``; None where the range of sizes is too large for it."""
-    k, n = len(B), len(B) + len(X)
+    k, n = len(B), len(B) + len(rows)
     S = _root(M)
+    P, G = products(rows, B)
     stacked = np.empty((n, n), order="F")
     stacked[:k, :k] = matmul(S, S.T)
-    stacked[k:, :k] = matmul(P, S.T) if k else 0.0
-    stacked[k:, k:] = full_gram(X)
+    stacked[k:, :k] = matmul(P * roots[:, np.newaxis], S.T) if k else 0.0
+    stacked[k:, k:] = G * roots * roots[:, np.newaxis]
     keep = min(K, n)
     values, vectors = eigh(stacked, subset_by_index=(n - keep, n - 1), check_finite=False, overwrite_a=True, driver="evr")
     values, vectors = values[::-1], vectors[:, ::-1]
     if not values[0] > 0 or values[-1] < _RANGE * values[0]:
         return None
     vectors = vectors / np.sqrt(values)
-    new = matmul(np.ascontiguousarray(vectors[k:].T), X)
-    if k:
-        new += matmul(matmul(vectors[:k].T, S), B)
+    new = combined(rows, B, matmul(vectors[:k].T, S), np.ascontiguousarray(vectors[k:].T) * roots)
     M = np.diag(values)
     return orthonormal(new, M) if values[-1] < 1e-3 * values[0] else (new, M)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from online_psp.engine.compiler import kernel
+from online_psp.engine.compiler import exact_kernel as kernel
 from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Floats
 

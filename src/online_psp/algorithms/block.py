@@ -67,9 +67,9 @@ class BlockState(NamedTuple):
 
 
 def reference_start(Q: Floats) -> BlockState:
-    """No model yet: of the orthonormal Q, (D, K), only the shape matters."""
+    """The start from an orthonormal Q, (D, K): directions without variance."""
     D, K = Q.shape
-    return BlockState(np.zeros((K, D)), np.zeros(K), np.zeros((0, D)), np.zeros(0))
+    return BlockState(np.asarray(Q.T), np.zeros(K), np.zeros((0, D)), np.zeros(0))
 
 
 def reference_step(state: BlockState, x: Floats, share: float) -> tuple[BlockState, Floats]:
@@ -139,7 +139,7 @@ class BlockPCA(StreamingAlgorithm):
         self.learning_rate = learning_rate
         self._model: Model
         self._pending: list[AnyRows] = []
-        self._shares: list[Floats] = []
+        self._shares: Floats = np.zeros(0)
         self._buffer: Array | None = None  # dense rows are gathered here, without another copy
         self._n = 0
 
@@ -147,6 +147,10 @@ class BlockPCA(StreamingAlgorithm):
     def block_rows(self) -> int:
         """Rows of a block."""
         return BLOCK * self.K if self.block_size == "auto" else self.block_size
+
+    @property
+    def open_capacity(self) -> int:
+        return self._capacity
 
     @property
     def _capacity(self) -> int:
@@ -163,11 +167,12 @@ class BlockPCA(StreamingAlgorithm):
         return model
 
     def _begin(self, basis: Array) -> None:
-        self._model = Model(basis[:0], np.zeros((0, 0)), 0.0)
+        self._model = Model(basis, np.zeros((self.K, self.K)), 0.0)
 
     def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
-        self._gather(DenseRows(kept), rates[0][: len(kept)])
-        return np.asarray(self._settled()._outputs(kept[-1:])[0])
+        for row, rate in zip(kept, rates[0], strict=False):  # there may be more of them than a short block takes
+            self._gather(DenseRows(row[np.newaxis]), np.array([rate]))
+        return np.asarray(self._outputs(kept[-1:])[0])
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:
@@ -212,10 +217,25 @@ class BlockPCA(StreamingAlgorithm):
                 done = stop
             self.t += len(rows)
 
+    def slot(self) -> Array:
+        buffer, n = self._buffer, self._n
+        if buffer is None or n == len(buffer) or n == len(self._shares) or (n and not isinstance(self._pending[0], DenseRows)):
+            return super().slot()
+        row: Array = buffer[n]
+        return row
+
     def feed_one(self, row: Array, share: float) -> None:
         with self._lock:
-            self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+            n, buffer = self._n, self._buffer
             self.t += 1
+            if buffer is None or row.base is not buffer:
+                self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+                return
+            self._shares[n] = share
+            self._n = n + 1
+            self._pending = [DenseRows(buffer[: n + 1])]
+            if self._n == self._capacity:
+                self._close_block(self.block_rows)
 
     def room(self) -> int:
         """Rows until the next block can be closed."""
@@ -231,9 +251,13 @@ class BlockPCA(StreamingAlgorithm):
 
     def _gather(self, rows: AnyRows, shares: Floats) -> None:
         """Hold rows, no more than there is room for, and close a block when so many are held."""
-        self._shares.append(np.array(shares))
+        stop = self._n + len(rows)
+        if stop > len(self._shares):
+            grown = np.zeros(min(self._capacity, max(stop, 64, 2 * len(self._shares))))
+            grown[: self._n], self._shares = self._shares[: self._n], grown
+        self._shares[self._n : stop] = shares
         if isinstance(rows, DenseRows) or not self._alike(rows):
-            self._gather_dense(centred(rows, self.dtype))
+            self._gather_dense(self._made_dense(rows, np.asarray(shares)))
         else:
             self._pending.append(rows)
             self._n += len(rows)
@@ -246,9 +270,18 @@ class BlockPCA(StreamingAlgorithm):
         sums = getattr(held, "sums", None), getattr(rows, "sums", None)
         return type(rows) is type(held) and sums[0] is sums[1]
 
+    def _made_dense(self, rows: AnyRows, shares: Floats) -> Array:
+        """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
+        if isinstance(rows, SparseRows) and rows.sums is not None:
+            rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
+            made = centred(rows, self.dtype)
+            rows.sums.take(rows)
+            return made
+        return centred(rows, self.dtype)
+
     def _gather_dense(self, rows: Array) -> None:
         if self._pending and not isinstance(self._pending[0], DenseRows):  # what is held is of another kind
-            rows, self._n = np.concatenate([centred(self._held(), self.dtype), rows]), 0
+            rows, self._n = np.concatenate([self._made_dense(self._held(), self._shares[: self._n]), rows]), 0
         stop = self._n + len(rows)
         if self._buffer is None or stop > len(self._buffer):
             have = 64 if self._buffer is None else 2 * len(self._buffer)
@@ -262,12 +295,12 @@ class BlockPCA(StreamingAlgorithm):
 
     def _close_block(self, size: int) -> None:
         """Take the first `size` rows held into the model."""
-        rows, shares = self._held(), np.concatenate(self._shares)
-        self._model = self._advanced(rows[:size], shares[:size])
+        rows, n = self._held(), self._n
+        self._model = self._advanced(rows[:size], self._shares[:size])
         if isinstance(rows, SparseRows) and rows.sums is not None:
             rows.sums.take(rows[:size])
-        left = len(shares) - size
-        self._shares, self._n = [shares[size:]] if left else [], left
+        left = n - size
+        self._shares[:left], self._n = self._shares[size:n].copy(), left
         if isinstance(rows, DenseRows):
             assert self._buffer is not None
             self._buffer[:left] = self._buffer[size : size + left]
@@ -279,7 +312,7 @@ class BlockPCA(StreamingAlgorithm):
         """All rows held, as one."""
         rows = joined(self._pending)
         if isinstance(rows, SparseRows) and rows.sums is not None:  # what they weigh follows on what the running sum weighs now
-            shares = np.concatenate(self._shares)[: len(rows)]
+            shares = self._shares[: len(rows)]
             rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
         return rows
 
@@ -296,8 +329,8 @@ class BlockPCA(StreamingAlgorithm):
         if not self._n:
             return self
         twin = copy.copy(self)
-        twin._model = self._advanced(self._held(), np.concatenate(self._shares))
-        twin._pending, twin._shares, twin._n, twin._buffer = [], [], 0, None
+        twin._model = self._advanced(self._held(), self._shares[: self._n])
+        twin._pending, twin._n = [], 0
         return twin
 
     def __copy__(self) -> Self:
@@ -337,17 +370,13 @@ class BlockPCA(StreamingAlgorithm):
         if self._n:
             held = self._held()
             rows = np.array(centred(held, self.dtype))
-        shares = np.concatenate([*self._shares, np.zeros(0)])
-        return BlockRunning(self._model.B.copy(), self._model.M.copy(), self._model.drift, rows, shares)
+        return BlockRunning(self._model.B.copy(), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy())
 
     def _restore(self, running: BlockRunning) -> None:
         self._model = Model(np.array(running.B), np.array(running.M), running.drift)
-        self._pending, self._shares, self._n, self._buffer = [], [], 0, None
-        if len(running.rows):
-            self._shares = [np.array(running.shares)]
-            self._gather_dense(running.rows)
-        if self._n >= self._capacity:
-            self._close_block(self._n)
+        for start in range(0, len(running.rows), self._capacity):  # all of them at once, unless a block has become shorter since
+            part = slice(start, start + self._capacity)
+            self._gather(DenseRows(running.rows[part]), running.shares[part])
 
     @classmethod
     def checked(cls, running: BlockRunning) -> BlockRunning:

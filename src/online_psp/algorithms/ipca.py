@@ -38,7 +38,7 @@ from online_psp.algorithms._frame import FrameAlgorithm
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_start
-from online_psp.engine.compiler import kernel
+from online_psp.engine.compiler import exact_kernel as kernel
 from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.sizes import FixedCost
 from online_psp.engine.symmetric import symmetric_product

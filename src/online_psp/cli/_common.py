@@ -1,67 +1,88 @@
-"""What the commands share: errors as one sentence with the right exit code, and numbers for people."""
+"""What the commands share: outputs that are held while they are written, sources, and numbers for people."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-USAGE, DATA, INTERRUPTED = 2, 1, 130
-
-# Options that say how a source is read, and what comes out.
-BlockRows = Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")]
-Precision = Annotated[str | None, typer.Option(help="float32 or float64; with --features, what the raw binary holds.")]
-Features = Annotated[int | None, typer.Option(min=1, help="Values in a row of raw binary.")]
-Columns = Annotated[str | None, typer.Option(help="Columns to read: names or numbers from 0, with commas.")]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether text begins with names; found out by default.")]
-OnBadRow = Annotated[str, typer.Option(help="stop or skip.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output at the end.")]
-
-
-def fail(message: str, code: int) -> typer.Exit:
-    """Say it on standard error; raise what this returns."""
-    typer.echo(f"psp: {' '.join(str(message).split())}", err=True)
-    return typer.Exit(code)
+from online_psp.cli._errors import plain, say, usage
 
 
 @contextlib.contextmanager
-def one_sentence() -> Iterator[None]:
-    """Errors that people can do something about, without a traceback: 2 where the call is wrong, 1 where the data is."""
-    from online_psp.io.model_file import ModelFileError
-    from online_psp.io.sources import MissingExtraError, SourceError, UnknownSourceError
+def writing(output: Path, force: bool, hint: str = "") -> Iterator[Path]:
+    """Hold an output while a command writes it; nothing is overwritten by accident, and what cannot be written shows before the work."""
+    from online_psp.io.files import claimed
 
+    with claimed(output) as target:
+        if target.exists() and not force:
+            usage(f"{output} exists; {hint}add --force to overwrite it.")
+        yield target
+
+
+def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> Any:
+    """The source that a command line names, with what there is to be said of it on standard error."""
+    from online_psp.io.sources import open_source
+
+    dtype = reading.get("dtype")
+    if dtype is not None and "features" not in reading and dtype not in ("float32", "float64"):
+        usage(f"--dtype must be float32 or float64, unless --features says that the data is raw binary; got {dtype}.")
     try:
-        yield
-    except (UnknownSourceError, MissingExtraError) as error:
-        raise fail(str(error), USAGE) from None
-    except (SourceError, ModelFileError) as error:
-        raise fail(str(error), DATA) from None
-    except FileNotFoundError as error:
-        raise fail(f"{error.filename} does not exist.", USAGE) from None
-    except OSError as error:
-        raise fail(f"{error.filename or 'Writing or reading'}: {error.strerror or error}.", DATA) from None
-    except MemoryError:
-        raise fail("There is not enough memory; a smaller --block, or fewer components, needs less.", DATA) from None
-    except ValueError as error:
-        raise fail(str(error), DATA) from None
+        source = open_source(names[0] if len(names) == 1 else list(names), **reading)
+    except TypeError as error:  # a dtype that NumPy does not know
+        usage(f"--dtype: {error}." if dtype is not None else f"{', '.join(names)}: {error}.")
+    for sentence in [] if quiet else getattr(source, "notes", []):
+        say(sentence)
+    for sentence in getattr(source, "warnings", []):
+        say(sentence)
+    return source
 
 
-def check_output(output: Path, force: bool, hint: str = "") -> None:
-    """Nothing is overwritten by accident, and a missing folder shows before the work, not after it."""
-    if output.exists() and not force:
-        raise fail(f"{output} exists; {hint}add --force to overwrite it.", USAGE)
-    if not output.absolute().parent.is_dir():
-        raise fail(f"The folder {output.absolute().parent} does not exist.", USAGE)
+def load_fitted(path: Path) -> tuple[Any, dict[str, Any]]:
+    """A model that has learned something, and what its file says besides."""
+    from online_psp.io.model_file import ModelFileError
+    from online_psp.io.runs import read_model
+
+    model, header = read_model(path)
+    if not hasattr(model, "n_features_in_"):
+        raise ModelFileError(f"{path} has learned nothing yet.")
+    return model, header
 
 
-def columns_of(text: str | None) -> list[str | int] | None:
-    """``a,b,c``"""
-    return None if text is None else [name.strip() for name in text.split(",")]
+def names_of(model: Any) -> list[str] | None:
+    """The names of a model's features."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that a model was fitted to, for other rows: those chosen then, unless something else is chosen now."""
+    reading = header.get("reading")
+    chosen = {key: reading[key] for key in ("columns", "exclude") if reading.get(key)} if isinstance(reading, dict) else {}
+    if not chosen or any(key in given for key in ("columns", "exclude")):
+        return {}
+    return chosen if names is None else {"columns": list(names)}
+
+
+def image_shape(header: Mapping[str, Any]) -> Any:
+    """The shape of pictures, where the rows were pictures."""
+    source = header.get("source")
+    return source.get("image_shape") if isinstance(source, dict) else header.get("image_shape")
+
+
+def echo(text: object) -> None:
+    """A line on standard output."""
+    typer.echo(plain(text))
 
 
 def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value))
+
+
+def plural(count: int, one: str, several: str | None = None) -> str:
+    """``1 row``, ``2 rows``"""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -1,4 +1,4 @@
-"""Progress on standard error: rows, rate, time left, and the share of variance that the components explain so far."""
+"""Progress on standard error: a bar on a terminal, a line every ten seconds in a log."""
 
 from __future__ import annotations
 
@@ -8,48 +8,54 @@ from typing import Any, Self
 
 _LOOK_EVERY = 1.0  # seconds between read-outs of the variance at least; never more than a twentieth of the time
 _DRAW_EVERY = 0.1
+_LINE_EVERY = 10.0
 
 
 class Progress:
-    """A bar while a run goes on.
+    """Says how a run is going: rows, rows/s, time left, share of variance explained, age of the last checkpoint, memory.
 
     Parameters
     ----------
-    run : streams.Run
+    run : runs.Run
+    saving : runs.Saving
     shown : bool
-        False shows nothing.
+        False says nothing.
     """
 
-    def __init__(self, run: Any, shown: bool) -> None:
-        self.run = run
+    def __init__(self, run: Any, saving: Any, shown: bool) -> None:
+        from rich.console import Console
+
+        self.run, self.saving = run, saving
+        self.console = Console(stderr=True)
+        self.began, self.first = time.monotonic(), run.done
+        self.next_look, self.next_draw, self.next_line = self.began + _LOOK_EVERY, 0.0, self.began + _LINE_EVERY
+        self.explained: float | None = None
         self.bar: Any = None
         self.task: Any = None
-        self.next_look = time.monotonic() + _LOOK_EVERY
-        self.began, self.first = time.monotonic(), run.done
-        self.next_draw = 0.0
-        self.explained = "…"
-        if shown:
+        self.lines = shown and not self.console.is_terminal
+        if shown and self.console.is_terminal:
             self._open()
 
+    @property
+    def total(self) -> int | None:
+        rows = self.run.source.get("total")
+        return None if rows is None else int(rows) * int(self.run.epochs)
+
     def _open(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        total = self.run.source.get("total")
+        known = self.total is not None
         self.bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
-            TextColumn("{task.completed:,.0f}" + ("/{task.total:,.0f}" if total is not None else " rows")),
-            TextColumn("{task.fields[rate]}/s"),
-            TimeRemainingColumn() if total is not None else TimeElapsedColumn(),
-            TextColumn("explains {task.fields[explained]}"),
-            console=Console(stderr=True),
+            *([BarColumn(bar_width=10)] if known else []),
+            TextColumn("{task.completed:,.0f}" + ("/{task.total:,.0f}" if known else " rows")),
+            TimeRemainingColumn() if known else TimeElapsedColumn(),
+            TextColumn("{task.fields[more]}"),
+            console=self.console,
             transient=True,
         )
-        self.task = self.bar.add_task(
-            "fitting", total=None if total is None else total * self.run.epochs, completed=self.run.done, rate="…", explained="…"
-        )
+        self.task = self.bar.add_task("fitting", total=self.total, completed=self.run.done, more="")
 
     def __enter__(self) -> Self:
         if self.bar is not None:
@@ -60,17 +66,55 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
 
-    def update(self) -> None:
-        if self.bar is None:
-            return
+    def update(self, _: Any = None) -> None:
+        """Show how things stand, if it is time to."""
         now = time.monotonic()
-        if now < self.next_draw:
-            return
-        self.next_draw = now + _DRAW_EVERY
-        if now >= self.next_look:
-            self.explained = f"{100 * float(self.run.model.explained_variance_ratio_.sum()):.2f} %"
-            took = time.monotonic() - now
-            self.next_look = now + max(_LOOK_EVERY, 20 * took)
+        if self.bar is not None and now >= self.next_draw:
+            self.next_draw = now + _DRAW_EVERY
+            self._look(now)
+            epoch = f"epoch {self.run.epoch + 1}/{self.run.epochs}" if self.run.epochs > 1 else "fitting"
+            self.bar.update(self.task, completed=self.run.done, total=self.total, description=epoch, more=", ".join(self.facts(now)))
+        elif self.lines and now >= self.next_line:
+            self.next_line = now + _LINE_EVERY
+            self._look(now)
+            import typer
+
+            typer.echo("psp: " + ", ".join([self._place(), *self._left(now), *self.facts(now)]), err=True)
+
+    def facts(self, now: float) -> list[str]:
+        """Rate, variance, checkpoint and memory, in words."""
         rate = (self.run.done - self.first) / max(now - self.began, 1e-9)
-        epoch = f"epoch {self.run.epoch + 1}/{self.run.epochs}" if self.run.epochs > 1 else "fitting"
-        self.bar.update(self.task, completed=self.run.done, rate=f"{rate:,.0f}", explained=self.explained, description=epoch)
+        saved = self.saving.last
+        found = [f"{rate:,.0f} rows/s"]
+        if self.explained is not None:
+            found.append(f"explains {100 * self.explained:.2f} %")
+        found.append("no checkpoint yet" if saved is None else f"checkpoint {now - saved:,.0f} s ago")
+        memory = resident()
+        return [*found, f"{memory / 1e6:,.0f} MB"] if memory else found
+
+    def _place(self) -> str:
+        of = f" of {self.total:,}" if self.total is not None else ""
+        return f"{self.run.done:,}{of} rows"
+
+    def _left(self, now: float) -> list[str]:
+        done, total = self.run.done - self.first, self.total
+        if total is None or done <= 0:
+            return []
+        return [f"{(total - self.run.done) * (now - self.began) / done:,.0f} s left"]
+
+    def _look(self, now: float) -> None:
+        """Read the variance out, so seldom that it costs little."""
+        if now >= self.next_look and self.run.learned:
+            self.explained = float(self.run.model.explained_variance_ratio_.sum())
+            self.next_look = now + max(_LOOK_EVERY, 20 * (time.monotonic() - now))
+
+
+def resident() -> int | None:
+    """Bytes of memory that this process holds now, where that is easy to tell."""
+    import os
+
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

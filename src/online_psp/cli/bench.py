@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from online_psp.cli._errors import INTERRUPTED, fail, usage
+
 
 def bench(
     data: Annotated[
@@ -40,10 +42,7 @@ def bench(
     times = repeats or (1 if quick else 3)
     chosen = [method for method in methods() if not only or any(part.lower() in method.name.lower() for part in only)]
     if not chosen:
-        typer.echo(
-            f"No method has {' or '.join(only or [])} in its name; there are: {', '.join(method.name for method in methods())}.", err=True
-        )
-        raise typer.Exit(2)
+        usage(f"No method has {' or '.join(only or [])} in its name; there are: {', '.join(method.name for method in methods())}.")
     console, runs = Console(), []
     names = data or list(problems.default_names())
     try:
@@ -54,12 +53,8 @@ def bench(
                 problem = problems.prepare(name, size, components, rows)
                 found = runner.compare(problem, chosen, times, lambda words: progress.update(task, advance=1, description=words))
                 runs.append((problem, found))
-    except (ValueError, FileNotFoundError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        typer.echo("Stopped; nothing was written.", err=True)
-        raise typer.Exit(130) from error
+    except KeyboardInterrupt:
+        raise fail("Stopped; nothing was written.", INTERRUPTED) from None
     for problem, found in runs:
         console.print(tables.to_rich(problem, found))
         for line in tables.statements(found):

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from online_psp.cli._errors import DATA, INTERRUPTED, fail, say
+
 
 class Which(StrEnum):
     """A figure of the paper, or all of them."""
@@ -24,16 +26,12 @@ class Which(StrEnum):
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
-    """What is wrong with the input is said in a sentence, without a traceback; Ctrl-C says how to go on."""
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C says how to continue."""
     try:
         yield
-    except (ValueError, TypeError, FileNotFoundError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        typer.echo("Stopped. What was done is saved: the same command goes on from there.", err=True)
-        raise typer.Exit(130) from error
+    except KeyboardInterrupt:
+        raise fail("Stopped. What was done is saved: the same command continues from there.", INTERRUPTED) from None
 
 
 def _default_jobs() -> int:
@@ -62,7 +60,7 @@ def reproduce(
     from online_psp.experiments.verdicts import to_table
 
     names = list(FIGURES) if figure is Which.all else [figure.value]
-    with _plain_errors():
+    with _stoppable():
         result = run_figures(
             names, out, quick=quick, seed=seed, trials=trials, jobs=jobs, data_home=data_home, recordings=recordings, progress=True
         )
@@ -73,9 +71,9 @@ def reproduce(
         console.print(f"{'':14}  [dim]{evidence}[/dim]", highlight=False)
     console.print(f"report: {result.report}")
     for name, reason in result.left_out.items():
-        typer.echo(f"{name} was left out. {reason}", err=True)
+        say(f"{name} was left out. {reason}")
     if result.left_out:
-        raise typer.Exit(1)
+        raise typer.Exit(DATA)
 
 
 def evaluate(
@@ -103,9 +101,11 @@ def evaluate(
     from online_psp.experiments.evaluation import parse_curve
     from online_psp.experiments.tables import comparison
 
-    sys.path.insert(0, os.getcwd())  # where people keep the algorithm that they are working on
+    if any(":" in text for text in algorithm or []):  # people keep the algorithm that they are working on in the folder where they are
+        sys.path.append(os.getcwd())  # last, so that nothing there takes the place of a library
+        say(f"Modules of --algorithm are also looked for in {os.getcwd()}, and what is found there is run.")
     command = f"psp evaluate --data {data} -k {components}" + "".join(f" --algorithm {text}" for text in algorithm or [])
-    with _plain_errors():
+    with _stoppable():
         chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
         result = run_evaluation(
             data,
@@ -128,12 +128,3 @@ def evaluate(
     for table in comparison(result.rows):
         console.print(table.to_rich())
     console.print(f"report: {out / 'report.html'}")
-
-
-if __name__ == "__main__":
-    from online_psp.cli.datasets import datasets
-
-    app = typer.Typer(no_args_is_help=True, add_completion=False)
-    for command in (reproduce, evaluate, datasets):
-        app.command()(command)
-    app()

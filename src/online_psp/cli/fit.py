@@ -1,201 +1,251 @@
-"""``psp fit``."""
+"""``psp fit`` and ``psp update``."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
-import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import (
-    DATA,
-    INTERRUPTED,
-    USAGE,
-    AsJson,
-    BlockRows,
-    Columns,
-    Features,
-    Header,
-    OnBadRow,
-    Precision,
-    check_output,
-    columns_of,
-    fail,
-    one_sentence,
-    print_json,
-)
+from online_psp.cli._common import echo, open_rows, plural, print_json, remembered_columns
+from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
+from online_psp.cli._options import FEEDING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
+
+Sources = Annotated[
+    list[str], typer.Argument(help="Files or folders, read one after the other; file.h5::/dataset; or - for standard input.")
+]
+Every = Annotated[str, typer.Option(help="Time between checkpoints (30s, 5m, 1h), or a number of samples.")]
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+class Task(NamedTuple):
+    """What the command line asks for."""
+
+    sources: list[str]
+    output: Path
+    settings: dict[str, Any]
+    reading: dict[str, Any]
+    feeding: dict[str, Any]
+    mode: str
+    """"new", "resume" or "update"."""
+    force: bool = False
+    at_end: bool = False
+    on_bad_row: str = "stop"
+    every: str = "60s"
+    quiet: bool = False
+    as_json: bool = False
+
+
+@grouped(settings=SETTINGS, feeding=FEEDING, reading=READING)
 def fit(
-    source: Annotated[str, typer.Argument(help="A file or folder, file.h5::/dataset, or - for standard input.")],
-    components: Annotated[int, typer.Option("--components", "-k", min=1, help="How many components.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file; checkpoints go there too.")],
-    algorithm: Annotated[str, typer.Option(help="fsm, sm, ipca or ccipca.")] = "fsm",
-    oversample: Annotated[int | None, typer.Option(min=0, help="Directions kept beyond the components.")] = None,
-    center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean.")] = True,
-    whiten: Annotated[bool, typer.Option("--whiten", help="Scale scores to unit variance.")] = False,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the source.")] = 1,
-    shuffle_buffer: Annotated[int, typer.Option(min=0, help="Mix the rows within stretches of so many; 0 keeps their order.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="For the mixing.")] = 0,
-    block: BlockRows = None,
-    dtype: Precision = None,
-    features: Features = None,
-    columns: Columns = None,
-    header: Header = None,
-    checkpoint_every: Annotated[str, typer.Option(help="Time (30s, 5m, 1h) or a number of samples.")] = "60s",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the model file, if it is there.")] = False,
-    resume_at_end: Annotated[bool, typer.Option("--resume-at-end", help="The same, for a feed that goes on where it stopped.")] = False,
+    sources: Sources,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file; checkpoints go there too.")],
+    settings: dict[str, Any],
+    feeding: dict[str, Any],
+    reading: dict[str, Any],
+    components: Annotated[
+        str | None,
+        typer.Option("--n-components", "--components", "-k", help="Number of components, or the share of variance to explain (0.95)."),
+    ] = None,
+    checkpoint_every: Every = "60s",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in the model file, if there is one.")] = False,
+    resume_at_end: Annotated[
+        bool, typer.Option("--resume-at-end", help="The same, for a pipe that continues where it was interrupted.")
+    ] = False,
+    update: Annotated[bool, typer.Option("--update", help="Learn the source on top of the model in the model file.")] = False,
     on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model to a file, a folder or a pipe, with checkpoints."""
-    from online_psp import ALGORITHMS
-
-    if algorithm not in ALGORITHMS:
-        raise fail(f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm}.", USAGE)
-    if on_bad_row not in ("stop", "skip"):
-        raise fail(f"--on-bad-row must be stop or skip; got {on_bad_row}.", USAGE)
-    if dtype is not None and features is None and dtype not in ("float32", "float64"):
-        raise fail(f"--dtype must be float32 or float64, unless --features says that the data is raw binary; got {dtype}.", USAGE)
-    if output.suffix == ".mat":
-        raise fail("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.", USAGE)
+    """Fit a model to files, folders or a pipe, with checkpoints."""
     resume = resume or resume_at_end
-    check_output(output, force or (resume and output.exists()), "add --resume to go on with the run in it, or ")
-    model = {
-        "n_components": components,
-        "algorithm": algorithm,
-        "oversample": oversample,
-        "center": center,
-        "whiten": whiten,
-    }
-    feeding = {"block": block, "epochs": epochs, "shuffle_buffer": shuffle_buffer, "seed": seed}
-    with one_sentence():
-        _run(
-            {"source": source, "dtype": dtype, "features": features, "columns": columns_of(columns), "header": header},
-            output,
-            model,
-            feeding,
-            (resume, resume_at_end),
-            checkpoint_every,
-            on_bad_row,
-            quiet,
-            as_json,
-        )
-
-
-def _run(
-    where: dict[str, Any],
-    output: Path,
-    model: dict[str, Any],
-    feeding: dict[str, Any],
-    resuming: tuple[bool, bool],
-    every: str,
-    on_bad_row: str,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    from online_psp.cli._progress import Progress
-    from online_psp.io import runs as streams
-    from online_psp.io.sources import open_source
-
-    try:
-        timer = streams.Timer(every)
-    except ValueError as error:
-        raise fail(str(error), USAGE) from None
-    try:
-        source = open_source(where.pop("source"), **where)
-    except TypeError as error:  # a dtype that NumPy does not know
-        raise fail(f"--dtype: {error}.", USAGE) from None
-    run, again = _prepare(source, output, model, feeding, *resuming)
-    before_us = signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is asked to end, ends as with Ctrl-C
-    began, first, before = time.monotonic(), run.done, run.row
-    try:
-        with Progress(run, shown=not quiet) as progress:
-            for _ in streams.steps(run, source, on_bad_row=on_bad_row, at_end=again and resuming[1]):
-                done = run.row - before if run.row > before else run.row
-                before = run.row
-                if timer.due(done):
-                    with streams.unbroken():
-                        streams.checkpoint(run, output)
-                progress.update()
-    except KeyboardInterrupt:
-        raise _interrupted(run, output) from None
-    except (ValueError, OSError) as error:
-        what = f"{error.filename or output}: {error.strerror or error}." if isinstance(error, OSError) else str(error)
-        raise fail(f"{what}{_what_is_left(output)}", DATA) from None
-    finally:
-        signal.signal(signal.SIGTERM, before_us)
-    with streams.unbroken():
-        streams.checkpoint(run, output)
-    _report(run, output, time.monotonic() - began, run.done - first, quiet, as_json)
-
-
-def _prepare(source: Any, output: Path, model: dict[str, Any], feeding: dict[str, Any], resume: bool, at_end: bool) -> tuple[Any, bool]:
-    """A run to go on with, and whether it had begun."""
-    from online_psp.io import runs as streams
-    from online_psp.pca import OnlinePCA
-
-    if at_end and not source.once:
-        raise fail(f"--resume-at-end is for standard input; {source.name} is read from the row where the run stopped.", USAGE)
-    if resume and output.exists():
-        run = streams.reopen(output)
-        known = {**{name: getattr(run.model, name) for name in model}, **{name: getattr(run, name) for name in feeding}}
-        for name, value in {**model, **feeding}.items():
-            if value is not None and value != known[name] and name != "epochs":
-                raise fail(f"{output} was begun with {name} = {known[name]}, not {value}; resume with the same options.", USAGE)
-        run.epochs = max(feeding["epochs"], run.epoch + 1)
-        return run, True
-    if model["n_components"] > source.features:
-        raise fail(f"{source.name} has {source.features} features, fewer than the {model['n_components']} components asked for.", USAGE)
-    try:
-        return streams.start(source, OnlinePCA(dtype=source.dtype.name, **model), **feeding), False
-    except ValueError as error:
-        raise fail(str(error), USAGE) from None
-
-
-def _interrupted(run: Any, output: Path) -> typer.Exit:
-    from online_psp.io import runs as streams
-
-    if not hasattr(run.model, "_stream"):
-        return fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED)
-    streams.checkpoint(run, output)
-    return fail(
-        f"Stopped at epoch {run.epoch + 1}, row {run.row}; the checkpoint is in {output}. "
-        f"To go on: {_command(add='--resume', drop=('--force',))}",
-        INTERRUPTED,
+    if resume and (force or update):
+        usage(f"--resume continues a run; it cannot be given together with {'--force' if force else '--update'}.")
+    if components is not None:
+        settings = {"n_components": _components(components), **settings}
+    mode = "resume" if resume else "update" if update else "new"
+    _run(
+        Task(sources, output, settings, reading, feeding, mode, force, resume_at_end, on_bad_row, checkpoint_every, quiet, as_json),
     )
 
 
-def _command(add: str, drop: tuple[str, ...]) -> str:
-    arguments = [each for each in sys.argv[1:] if each not in drop and each != add]
-    return shlex.join(["psp", *arguments, add])
+@grouped(feeding=FEEDING, reading=READING)
+def update(
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    sources: Sources,
+    feeding: dict[str, Any],
+    reading: dict[str, Any],
+    checkpoint_every: Every = "60s",
+    on_bad_row: OnBadRow = "stop",
+    force: Annotated[bool, typer.Option("--force", help="Also where an earlier run over another source was not finished.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn more rows on top of a model, in place."""
+    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, checkpoint_every, quiet, as_json))
 
 
-def _what_is_left(output: Path) -> str:
-    """After bad data, or a disk that is full: where the last checkpoint stands."""
-    from online_psp.io import runs as streams
-    from online_psp.io.model_file import ModelFileError
+def _components(text: str) -> int | float:
+    """A whole number, or a share of the variance between 0 and 1."""
+    found: int | float = 0
+    with contextlib.suppress(ValueError):
+        found = int(text) if text.strip().isdecimal() else float(text)
+    if 0.0 < found < 1.0 or (isinstance(found, int) and found >= 1):
+        return found
+    raise fail(f"-k is a number of components, at least 1, or a share of the variance between 0 and 1; got {text}.", USAGE)
+
+
+def _check(task: Task) -> None:
+    from online_psp import ALGORITHMS
+
+    algorithm = task.settings.get("algorithm")
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        usage(f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm}.")
+    check_on_bad_row(task.on_bad_row)
+    if task.output.suffix == ".mat":
+        usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
+
+
+def _run(task: Task) -> None:
+    from online_psp.io import runs
+    from online_psp.io.files import claimed
+
+    _check(task)
+    try:
+        saving = runs.Saving(task.output, task.every)
+    except ValueError as error:
+        raise fail(str(error), USAGE) from None
+    with claimed(task.output) as target:
+        present = target.exists()
+        if task.mode == "update" and not present:
+            usage(f"{task.output} does not exist; there is no model to update.")
+        if task.mode == "new" and present and not task.force:
+            usage(
+                f"{task.output} exists; add --resume to continue the run in it, --update to learn this source on top of it, "
+                "or --force to overwrite it."
+            )
+        earlier = runs.reopen(task.output) if present and task.mode != "new" else None
+        source = open_rows(task.sources, _reading(task, earlier), task.quiet)
+        run = _prepare(task, source, earlier)
+        began, first = time.monotonic(), run.done
+        try:
+            _drive(task, run, source, saving)
+        except runs.Stopped:
+            raise _stopped(task, run, saving) from None
+        except runs.DifferentSourceError as error:
+            ways = f"To learn it on top of the model, use psp update {task.output} …; to begin anew, --force."
+            raise fail(f"{str(error).rstrip('.')}. {ways}{_left(task, run, saving, earlier)}", DATA) from None
+        except (ValueError, OSError) as error:
+            sentence, code = explain(error)
+            if isinstance(error, OSError) and error.filename is None:
+                sentence = f"{task.output}: {error.strerror or error}."
+            raise fail(f"{sentence}{_left(task, run, saving, earlier)}", DATA if isinstance(error, OSError) else code) from None
+    _report(task, run, time.monotonic() - began, run.done - first)
+
+
+def _reading(task: Task, earlier: Any) -> dict[str, Any]:
+    """How to read: as the run that is resumed did, or with the columns that the model knows, unless other options are given."""
+    if earlier is None:
+        return task.reading
+    if task.mode == "resume":
+        return {**earlier.reading, **task.reading}
+    names = earlier.source.get("feature_names")
+    return {**remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
+
+
+def _prepare(task: Task, source: Any, earlier: Any) -> Any:
+    """The run to take to its end."""
+    from online_psp.io import runs
+
+    if task.at_end and not source.once:
+        usage(f"--resume-at-end is for standard input; {source.name} is read from the row where the run stopped.")
+    if earlier is None:
+        run = _begin(task, source)
+    elif task.mode == "resume":
+        run = earlier
+        _check_options(task, run)
+        run.epochs = max(task.feeding.get("epochs", run.epochs), run.epoch + 1)
+    else:
+        _check_options(task, earlier, feeding=False)
+        learn = runs.anew if task.force else runs.updating
+        run = learn(earlier, source, runs.RunOptions(**task.feeding))  # type: ignore[typeddict-item]
+        if run is earlier:
+            say(f"{task.output} has learned {source.name} up to row {run.row}; continuing from there.")
+        elif any(entry["name"] == source.name for entry in run.before):
+            say(f"{task.output} has learned {source.name} before; its rows count once more.")
+        if not source.feature_names and run.source.get("feature_names"):
+            say(f"{source.name} has no column names; its columns are taken in the order of the model.")
+    run.reading = _reading(task, earlier)
+    return run
+
+
+def _begin(task: Task, source: Any) -> Any:
+    from online_psp.io import runs
+    from online_psp.pca import OnlinePCA
+
+    wanted = task.settings.get("n_components")
+    if wanted is None:
+        usage("Say how many components: -k 16, or -k 0.95 for as many as explain 95 % of the variance.")
+    if wanted > source.features:
+        usage(f"{source.name} has {source.features} features, fewer than the {wanted} components asked for.")
+    try:
+        return runs.start(source, OnlinePCA(dtype=source.dtype.name, **task.settings), **task.feeding)
+    except ValueError as error:
+        raise fail(str(error), USAGE) from None
+
+
+def _check_options(task: Task, run: Any, feeding: bool = True) -> None:
+    """Options given with --resume or --update must be those that the model was begun with."""
+    known = {name: getattr(run.model, name) for name in task.settings}
+    known |= {name: getattr(run, name) for name in task.feeding if feeding and name != "epochs"}
+    for name, value in known.items():
+        given = task.settings.get(name, task.feeding.get(name))
+        if given != value:
+            option = "-k" if name == "n_components" else "--" + name.replace("_", "-")
+            usage(f"{task.output} was begun with {name} = {value}, not {given}; leave {option} out, or begin anew with --force.")
+
+
+def _drive(task: Task, run: Any, source: Any, saving: Any) -> None:
+    from online_psp.cli._progress import Progress
+    from online_psp.io import runs
+
+    with Progress(run, saving, shown=not task.quiet) as progress:
+        runs.drive(run, source, saving, on_bad_row=task.on_bad_row, at_end=task.at_end, signals=_SIGNALS, report=progress.update)
+
+
+def _stopped(task: Task, run: Any, saving: Any) -> CommandError:
+    if saving.last is None:
+        return fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED)
+    command = shlex.join(["psp", "fit", *task.sources, "-o", str(task.output), "--resume"])
+    return fail(f"Stopped at epoch {run.epoch + 1}, row {run.row}; the checkpoint is in {task.output}. To continue: {command}", INTERRUPTED)
+
+
+def _left(task: Task, run: Any, saving: Any, earlier: Any) -> str:
+    """After bad data, or a disk that is full: what the output holds."""
+    if saving.last is None and earlier is None:
+        return f" {task.output} is what it was before this run." if task.output.exists() else ""
+    from online_psp.io import runs
 
     try:
-        kept = streams.reopen(output)
-    except (ModelFileError, OSError):
+        kept = runs.reopen(task.output)
+    except (ValueError, OSError):
         return ""
-    return f" The last checkpoint, {output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
+    return f" The last checkpoint, {task.output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
 
 
-def _report(run: Any, output: Path, seconds: float, rows: int, quiet: bool, as_json: bool) -> None:
+def _report(task: Task, run: Any, seconds: float, rows: int) -> None:
     model = run.model
     ratio = float(model.explained_variance_ratio_.sum())
-    if as_json:
+    if task.as_json:
         print_json(
             {
-                "model": str(output),
+                "model": str(task.output),
                 "source": run.source["name"],
                 "samples": model.n_samples_seen_,
                 "features": int(model.n_features_in_),
@@ -209,12 +259,13 @@ def _report(run: Any, output: Path, seconds: float, rows: int, quiet: bool, as_j
                 "rows_per_second": rows / seconds if seconds > 0 else None,
             }
         )
-    if run.skipped and not as_json:
+        return
+    if run.skipped:
         named = ", ".join(str(row) for row in run.skipped_rows)
-        rows_were = "row was" if run.skipped == 1 else "rows were"
-        typer.echo(f"psp: {run.skipped} bad {rows_were} skipped: {named}{', …' if run.skipped > len(run.skipped_rows) else ''}.", err=True)
-    if not quiet and not as_json:
-        typer.echo(
-            f"{output}: {model.n_components_} components of {model.n_features_in_} features from {model.n_samples_seen_} samples, "
-            f"{100 * ratio:.2f} % of the variance, {rows / max(seconds, 1e-9):,.0f} rows/s"
+        were = "row was" if run.skipped == 1 else "rows were"
+        say(f"{run.skipped} bad {were} skipped: {named}{', …' if run.skipped > len(run.skipped_rows) else ''}.")
+    if not task.quiet:
+        echo(
+            f"{task.output}: {plural(model.n_components_, 'component')} of {plural(int(model.n_features_in_), 'feature')} from "
+            f"{plural(model.n_samples_seen_, 'sample')}, {100 * ratio:.2f} % of the variance, {rows / max(seconds, 1e-9):,.0f} rows/s"
         )

@@ -7,45 +7,50 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import one_sentence, print_json
+from online_psp.cli._common import names_of, print_json
+from online_psp.cli._errors import plain
 
 _BARS = 20
+_NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, and without effect
+_NAMES = 12
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """What a model file holds: settings, samples seen, source and position, and the variances as a picture."""
-    with one_sentence():
-        from online_psp.io import runs as streams
-        from online_psp.pca import files as pca_state
+    """Show what a model file holds: settings, samples seen, source and position, and the variances."""
+    from online_psp.io import runs
 
-        fitted, header = pca_state.load(model)
-        run = streams.from_header(fitted, header) if "source" in header else None
-        facts = _facts(fitted, run, header)
+    fitted, header = runs.read_model(model)
+    names = names_of(fitted)
+    run = runs.from_header(fitted, header) if "source" in header else None
+    facts = _facts(fitted, run, header)
+    if names is not None:
+        facts["feature_names"] = names
     if as_json:
-        print_json({"model": str(model), **facts})
+        print_json({"model": str(model).encode("utf-8", "replace").decode(), **facts})
     else:
         _show(model, facts)
 
 
 def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
-    parameters = {name: value for name, value in model.get_params().items() if name not in ("learning_rate", "random_state")}
+    parameters = {name: value for name, value in model.get_params().items() if name not in _NO_SETTINGS}
     facts: dict[str, Any] = {"kind": type(model).__name__, "settings": parameters, "samples": 0}
-    if hasattr(model, "_stream"):
+    if hasattr(model, "n_features_in_"):
         facts |= {
             "samples": model.n_samples_seen_,
             "features": int(model.n_features_in_),
             "components": model.n_components_,
-            "phase": "streaming" if model._stream.exact is None else "exact",
+            "exact": bool(model.exact_),
             "explained_variance": model.explained_variance_.tolist(),
             "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
             "noise_variance": model.noise_variance_,
         }
     if run is not None:
         facts["source"] = {key: value for key, value in run.source.items() if key != "feature_names"}
-        facts |= {name: getattr(run, name) for name in ("epoch", "row", "epochs", "block", "shuffle_buffer", "seed", "skipped", "finished")}
+        names = ("epoch", "row", "epochs", "block", "shuffle_buffer", "seed", "skipped", "finished", "reading", "before")
+        facts |= {name: getattr(run, name) for name in names}
     if isinstance(header.get("merged"), list):
         facts["merged"] = [str(name) for name in header["merged"]]
     return facts
@@ -59,20 +64,27 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
-    table.add_row("model", f"{path}: {facts['kind']}, {facts.get('phase', 'nothing learned yet')}")
+    learned = ", nothing learned yet" if "components" not in facts else ", exact so far" if facts["exact"] else ""
+    table.add_row("model", plain(f"{path}: {facts['kind']}{learned}"))
     if "components" in facts:
         table.add_row("components", f"{facts['components']} of {facts['features']} features")
+    if "feature_names" in facts:
+        shown = ", ".join(facts["feature_names"][:_NAMES]) + (", …" if len(facts["feature_names"]) > _NAMES else "")
+        table.add_row("columns", plain(shown))
     table.add_row("samples seen", f"{facts['samples']:,}")
-    table.add_row("settings", ", ".join(f"{name}={value}" for name, value in facts["settings"].items() if value is not None))
+    settings = ", ".join(f"{name}={value}" for name, value in facts["settings"].items() if value is not None)
+    table.add_row("settings", plain(settings))
     if "source" in facts:
         total = facts["source"].get("total")
         place = f"epoch {facts['epoch'] + 1} of {facts['epochs']}, row {facts['row']:,}{f' of {total:,}' if total is not None else ''}"
-        table.add_row("source", str(facts["source"]["name"]))
-        table.add_row("position", f"{place}, {'finished' if facts['finished'] else 'not finished: psp fit … --resume goes on'}")
+        table.add_row("source", plain(facts["source"]["name"]))
+        table.add_row("position", f"{place}, {'finished' if facts['finished'] else 'not finished: psp fit … --resume continues'}")
+        for entry in facts["before"][-5:]:
+            table.add_row("learned earlier", plain(f"{entry['name']}: {entry.get('rows')} rows"))
         if facts["skipped"]:
             table.add_row("bad rows", f"{facts['skipped']:,} skipped")
     if "merged" in facts:
-        table.add_row("merged from", ", ".join(facts["merged"]))
+        table.add_row("merged from", plain(", ".join(facts["merged"])))
     console.print(table, markup=False)
     if facts.get("explained_variance"):
         console.print("\nvariance explained", markup=False)

@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
+from online_psp.cli._errors import DEBUG, Commands
 from online_psp.cli.bench import bench
 from online_psp.cli.datasets import datasets
 from online_psp.cli.experiments import evaluate, reproduce
-from online_psp.cli.fit import fit
+from online_psp.cli.fit import fit, update
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.transform import transform
 
-app = typer.Typer(name="psp", help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
 
 
 def _version(wanted: bool) -> None:
@@ -28,11 +29,15 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+) -> None:
     """Streaming principal subspace projection and online PCA."""
 
 
 app.command()(fit)
+app.command()(update)
 app.command()(transform)
 app.command()(info)
 app.command()(merge)

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import USAGE, check_output, fail, one_sentence, print_json
+from online_psp.cli._common import echo, image_shape, load_fitted, names_of, plural, print_json, writing
+from online_psp.cli._errors import usage
+from online_psp.cli._options import AsJson, Force, Quiet
 
 
 def merge(
     models: Annotated[list[Path], typer.Argument(help="Model files, of different rows of the same features.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The merged model.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """One model of what several have learned from different rows."""
+    """Merge models of different rows into one."""
     if len(models) < 2:
-        raise fail("There must be at least two models to merge.", USAGE)
-    check_output(output, force)
-    with one_sentence():
+        usage("There must be at least two models to merge.")
+    with writing(output, force) as target:
+        from online_psp.io.runs import give_names, take_names, write_model
         from online_psp.io.sources import SourceError
-        from online_psp.pca import files as pca_state
 
-        merged, header = pca_state.load(models[0])
+        merged, header = load_fitted(models[0])
+        names = names_of(merged)
+        take_names(merged)
         for path in models[1:]:
-            other = pca_state.load(path)[0]
+            other, _ = load_fitted(path)
+            own = names_of(other)
+            take_names(other)
+            _check_names(names, own, path, models[0])
+            names = names or own
             try:
                 merged.merge(other)
             except ValueError as error:
                 raise SourceError(f"{path} cannot be merged with {models[0]}: {error}") from None
-        source = header.get("source")
-        shape = source.get("image_shape") if isinstance(source, dict) else None
-        pca_state.save(merged, output, {"merged": [str(path) for path in models], "image_shape": shape})
+        give_names(merged, names)
+        write_model(merged, target, {"merged": [_text(path) for path in models], "image_shape": image_shape(header)})
     if as_json:
-        print_json({"model": str(output), "samples": merged.n_samples_seen_, "merged": [str(path) for path in models]})
+        print_json({"model": str(output), "samples": merged.n_samples_seen_, "merged": [_text(path) for path in models]})
     elif not quiet:
-        typer.echo(f"{output}: {merged.n_samples_seen_} samples of {len(models)} models")
+        echo(f"{output}: {plural(merged.n_samples_seen_, 'sample')} of {len(models)} models")
+
+
+def _text(path: Path) -> str:
+    return str(path).encode("utf-8", "replace").decode()
+
+
+def _check_names(known: list[str] | None, found: list[str] | None, path: Path, first: Path) -> Any:
+    """Models have no order in common unless their columns have."""
+    from online_psp.io.names import order_of
+    from online_psp.io.sources import SourceError
+
+    if order_of(known, found, str(path), str(first)) is not None:
+        assert known is not None
+        assert found is not None
+        at = next(i for i, (one, two) in enumerate(zip(known, found, strict=True)) if one != two)
+        raise SourceError(
+            f"{path} has its columns in another order than {first} (column {at} is {found[at]!r}, and there {known[at]!r}), so the two "
+            f"cannot be merged; fit it with its columns in that order (--columns)."
+        )

@@ -8,40 +8,35 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import USAGE, check_output, fail, one_sentence
+from online_psp.cli._common import echo, image_shape, load_fitted, writing
+from online_psp.cli._errors import usage
+from online_psp.cli._options import Force, Quiet
 
 _SUFFIXES = (".png", ".pdf", ".svg", ".jpg")
 _PICTURES = 24
 
 
 def plot(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture: .png, .pdf, .svg or .jpg.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Picture: .png, .pdf, .svg or .jpg.")],
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
-    """The variances, and the components as pictures where the source was pictures."""
+    """Plot the variances, and the components as pictures where the source was pictures."""
     if output.suffix not in _SUFFIXES:
-        raise fail(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.", USAGE)
-    check_output(output, force)
-    with one_sentence():
-        from online_psp.io.model_file import replacing
-        from online_psp.io.sources import SourceError
-        from online_psp.pca import files as pca_state
+        usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
+    with writing(output, force) as target:
+        from online_psp.io.files import replacing
 
-        fitted, header = pca_state.load(model)
-        if not hasattr(fitted, "_stream"):
-            raise SourceError(f"{model} has learned nothing yet.")
-        source = header.get("source")
-        figure = _draw(fitted, _shape(source if isinstance(source, dict) else header, fitted), model.name)
-        with replacing(output) as file:
+        fitted, header = load_fitted(model)
+        figure = _draw(fitted, _shape(image_shape(header), fitted), model.name)
+        with replacing(target) as file:
             figure.savefig(file, dpi=130, format=output.suffix[1:])
     if not quiet:
-        typer.echo(f"{output}")
+        echo(output)
 
 
-def _shape(source: dict[str, Any], model: Any) -> tuple[int, ...] | None:
-    shape = source.get("image_shape")
+def _shape(shape: Any, model: Any) -> tuple[int, ...] | None:
     if not isinstance(shape, list) or not all(type(length) is int and length > 0 for length in shape):
         return None
     return tuple(shape) if len(shape) in (2, 3) and math.prod(shape) == model.n_features_in_ else None

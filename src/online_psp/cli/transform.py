@@ -2,152 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import (
-    USAGE,
-    AsJson,
-    BlockRows,
-    Columns,
-    Features,
-    Header,
-    OnBadRow,
-    Precision,
-    check_output,
-    columns_of,
-    fail,
-    one_sentence,
-    print_json,
-)
+from online_psp.cli._common import echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
+from online_psp.cli._errors import usage
+from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_on_bad_row, grouped
+from online_psp.cli._writers import FORMATS, Table, append_to
+
+_PROMPT = 0.25  # seconds after which rows that have come through a pipe are written
 
 
+class Way(NamedTuple):
+    """From rows to scores, or back."""
+
+    model: Any
+    inverse: bool
+    order: Any
+    """Which column of the source each feature is; None where they are in order."""
+
+    @property
+    def width(self) -> int:
+        return int(self.model.n_features_in_ if self.inverse else self.model.n_components_)
+
+    def __call__(self, rows: Any) -> Any:
+        from online_psp.io.names import ordered
+
+        if self.inverse:  # scores are few numbers a row: what is sparse may become dense
+            return self.model.inverse_transform(rows.toarray() if hasattr(rows, "toarray") else rows)
+        return self.model.transform(ordered(rows, self.order))
+
+
+@grouped(reading=READING)
 def transform(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
-    source: Annotated[str, typer.Argument(help="Rows to project; with --inverse, scores.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Scores: .npy, .csv or .parquet.")],
-    inverse: Annotated[bool, typer.Option("--inverse", help="From scores back to rows.")] = False,
-    block: BlockRows = None,
-    dtype: Precision = None,
-    features: Features = None,
-    columns: Columns = None,
-    header: Header = None,
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    sources: Annotated[list[str], typer.Argument(help="Rows to project, as in psp fit; with --inverse, scores.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Scores: .npy, .csv or .parquet; - for CSV on standard output.")],
+    reading: dict[str, Any],
+    inverse: Annotated[bool, typer.Option("--inverse", help="Transform scores back to rows.")] = False,
+    form: Annotated[str | None, typer.Option("--format", help="npy, csv or parquet; by the end of the output's name otherwise.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add rows at the end of the output.")] = False,
+    block: Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")] = None,
     on_bad_row: OnBadRow = "stop",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Project rows on the components of a model, or back."""
-    if output.suffix not in WRITERS:
-        raise fail(f"The output must end in {', '.join(WRITERS)}; got {output}.", USAGE)
-    if on_bad_row not in ("stop", "skip"):
-        raise fail(f"--on-bad-row must be stop or skip; got {on_bad_row}.", USAGE)
-    check_output(output, force)
-    with one_sentence():
-        from online_psp.io.model_file import replacing
-        from online_psp.io.sources import open_source
-        from online_psp.pca import files as pca_state
+    """Project rows on the components of a model, or back.
 
-        fitted, run = pca_state.load(model)
-        rows = open_source(source, dtype=dtype, features=features, columns=columns_of(columns), header=header)
-        _check(fitted, rows, inverse, model)
-        names = (run.get("source") or {}).get("feature_names") if inverse else [f"pc{i + 1}" for i in range(fitted.n_components_)]
-        counts = {"rows": 0, "skipped": 0}
-        blocks = _converted(fitted, rows, inverse, block, on_bad_row, counts)
-        width = fitted.n_features_in_ if inverse else fitted.n_components_
+    The output has a row for each row of the source. With --on-bad-row skip, those of bad rows are NaN.
+    """
+    from online_psp.io.runs import take_names
+
+    form = _format(output, form)
+    check_on_bad_row(on_bad_row)
+    if append and force:
+        usage("--append keeps the output, and --force overwrites it; give one of them.")
+    fitted, header = load_fitted(model)
+    known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays
+    if not inverse:
+        reading = {**remembered_columns(header, known, reading), **reading}
+    source = open_rows(sources, reading, quiet)
+    way = _way(fitted, known, source, inverse, model)
+    names = (known or [f"x{i + 1}" for i in range(way.width)]) if inverse else [f"pc{i + 1}" for i in range(way.width)]
+    ids = list(reading.get("ids") or [])
+    if ids and form == "npy":
+        usage("A .npy file holds numbers only: write scores with --ids to .csv or .parquet.")
+    table = Table(names, ids)
+    counts = {"rows": 0, "bad": 0}
+    parts = _converted(way, source, block, on_bad_row, counts)
+    if str(output) == "-":
+        FORMATS[form].write(sys.stdout.buffer, parts, table)
+        sys.stdout.buffer.flush()
+        return
+    _write(output, form, parts, table, append=append, force=force)
+    if as_json:
+        print_json({"output": str(output), **counts, "columns": way.width})
+    elif not quiet:
+        bad = f", of which {counts['bad']} bad ({'is' if counts['bad'] == 1 else 'are'} NaN)" if counts["bad"] else ""
+        echo(f"{output}: {plural(counts['rows'], 'row')} of {plural(way.width, 'column')}{bad}")
+
+
+def _write(output: Path, form: str, parts: Iterator[Any], table: Table, *, append: bool, force: bool) -> None:
+    from online_psp.io.files import replacing
+
+    with writing(output, force or append, "add --append to add to it, or ") as target:
         try:
-            with replacing(output) as file:
-                WRITERS[output.suffix](file, blocks, int(width), names)
+            if append and target.exists():
+                append_to(target, form, parts, table)
+            else:
+                with replacing(target) as file:
+                    FORMATS[form].write(file, parts, table)
         except OSError as error:
             error.filename = error.filename or str(output)
             raise
-    if as_json:
-        print_json({"output": str(output), **counts, "columns": int(width)})
-    elif not quiet:
-        skipped = f", {counts['skipped']} bad rows skipped" if counts["skipped"] else ""
-        typer.echo(f"{output}: {counts['rows']} rows of {width}{skipped}")
 
 
-def _check(model: Any, source: Any, inverse: bool, path: Path) -> None:
+def _format(output: Path, form: str | None) -> str:
+    if form is not None and form not in FORMATS:
+        usage(f"--format must be one of {', '.join(FORMATS)}; got {form}.")
+    found = form or ("csv" if str(output) == "-" else output.suffix.lower().removeprefix("."))
+    if found not in FORMATS:
+        usage(f"The output must end in {', '.join('.' + each for each in FORMATS)}, or have --format; got {output}.")
+    if str(output) == "-" and found == "npy":
+        usage("A .npy file says at its beginning how many rows it has, so it cannot go to standard output; use --format csv or parquet.")
+    return found
+
+
+def _way(model: Any, known: list[str] | None, source: Any, inverse: bool, path: Path) -> Way:
+    from online_psp.io.names import order_of
     from online_psp.io.sources import SourceError
 
-    if not hasattr(model, "_stream"):
-        raise SourceError(f"{path} has learned nothing yet.")
+    order = None if inverse else order_of(known, source.feature_names, source.name, str(path))
     wanted = model.n_components_ if inverse else model.n_features_in_
     if source.features != wanted:
         what = "components" if inverse else "features"
-        raise SourceError(f"{source.name} has {source.features} columns, and the model {wanted} {what}.")
+        raise SourceError(f"{source.name} has {source.features} columns, and {path} has {wanted} {what}.")
+    return Way(model, inverse, order)
 
 
-def _converted(model: Any, source: Any, inverse: bool, size: int | None, on_bad_row: str, counts: dict[str, int]) -> Iterator[Any]:
-    from online_psp.io.sources import SourceError
-
-    for block in source.blocks(size):
-        if block.bad and on_bad_row == "stop":
-            raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
-        counts["rows"] += block.rows.shape[0]
-        counts["skipped"] += len(block.bad)
-        if block.rows.shape[0]:
-            yield model.inverse_transform(_scores(block.rows)) if inverse else model.transform(block.rows)
-
-
-def _scores(rows: Any) -> Any:
-    """Scores are few numbers a row: here, what is sparse may become dense."""
-    return rows.toarray() if hasattr(rows, "toarray") else rows
-
-
-def _write_npy(file: BinaryIO, blocks: Iterator[Any], width: int, names: list[str] | None) -> None:
-    """The header comes last, when the number of rows is known, into the room left for it."""
+def _converted(way: Way, source: Any, size: int | None, on_bad_row: str, counts: dict[str, int]) -> Iterator[tuple[Any, Any]]:
+    """Scores and ids, block by block; NaN where a row was bad."""
     import numpy as np
 
-    room, rows, kind = 128, 0, np.dtype(np.float64)
-    file.write(b"\0" * room)
-    for block in blocks:
-        kind = block.dtype
-        file.write(np.ascontiguousarray(block).data)
-        rows += len(block)
-    text = f"{{'descr': '{kind.str}', 'fortran_order': False, 'shape': ({rows}, {width}), }}"
-    file.seek(0)
-    file.write(b"\x93NUMPY\x01\x00" + (room - 10).to_bytes(2, "little") + text.ljust(room - 11).encode() + b"\n")
+    from online_psp.io.sources import SourceError
 
-
-def _write_csv(file: BinaryIO, blocks: Iterator[Any], width: int, names: list[str] | None) -> None:
-    import csv
-    import io
-
-    head = io.StringIO()
-    csv.writer(head, lineterminator="\n").writerow(names or [f"x{i + 1}" for i in range(width)])
-    file.write(head.getvalue().encode())
-    for block in blocks:
-        file.write("".join(",".join(map(repr, row)) + "\n" for row in block.tolist()).encode())
-
-
-def _write_parquet(file: BinaryIO, blocks: Iterator[Any], width: int, names: list[str] | None) -> None:
-    from online_psp.io.sources import MissingExtraError
-
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'online-psp[arrow]'.") from None
-    columns = names or [f"x{i + 1}" for i in range(width)]
-    writer: Any = None
-    for block in blocks:
-        table = pa.table({name: block[:, i] for i, name in enumerate(columns)})
-        writer = writer or pq.ParquetWriter(file, table.schema)
-        writer.write_table(table)
-    if writer is None:
-        pq.write_table(pa.table({name: pa.array([], pa.float64()) for name in columns}), file)
-    else:
-        writer.close()
-
-
-#: How scores are written, by the end of the file's name.
-WRITERS: dict[str, Callable[[BinaryIO, Iterator[Any], int, list[str] | None], None]] = {
-    ".npy": _write_npy,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
-}
+    looked = [time.monotonic()]
+    for block in source.blocks(size, deadline=lambda: time.monotonic() - looked[0] > _PROMPT):
+        looked[0] = time.monotonic()
+        if block.bad and on_bad_row == "stop":
+            raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+        if not block.length:
+            continue
+        counts["rows"] += block.length
+        counts["bad"] += len(block.bad)
+        good = way(block.rows) if block.rows.shape[0] else np.empty((0, way.width), source.dtype)
+        if block.bad:
+            scores = np.full((block.length, way.width), np.nan, dtype=good.dtype)
+            kept = np.ones(block.length, dtype=bool)
+            kept[[bad.row - 1 - block.start for bad in block.bad]] = False
+            scores[kept] = good
+            good = scores
+        yield good, block.ids

@@ -56,12 +56,15 @@ class DataSet:
         Where the rows are images.
     path : Path or None
         Where they were read from.
+    feature_names : list of str or None
+        Names of the columns, where the file has them.
     """
 
     name: str
     X: NDArray[Any]
     layout: ImageLayout | None = None
     path: Path | None = None
+    feature_names: list[str] | None = None
 
     @property
     def N(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from online_psp.datasets.files import read_file
 from online_psp.datasets.images import DataSet, ImageLayout
+from online_psp.io.sources import UnknownSourceError
 
 ENVIRONMENT = "ONLINE_PSP_DATA"
 _TIMEOUT_SECONDS = 20
@@ -112,16 +113,17 @@ def load(name: str | Path, data_home: str | Path | None = None, *, key: str | No
     Parameters
     ----------
     name : str or Path
-        "orl", "yale", "mnist", "digits", or the path of a .npy, .npz, .mat or IDX file, or of a folder of PGM/PNG images.
+        "orl", "yale", "mnist", "digits", or any file of rows that `online_psp.io.sources.open_source` reads: ``x.csv``, ``x.parquet``,
+        ``x.npz::a``, ``parts/*.npy``, a folder of pictures, …
     data_home : str or Path, optional
         Where to look first; then in the folder named by the environment variable ``ONLINE_PSP_DATA``, then in the user's cache.
     key : str, optional
-        Which array of a .npz or .mat file to take.
+        Which array of a .npz, .mat, HDF5 or Zarr file to take; the same as ``::key`` after the name.
     download : bool
         Fetch a known set that is not found, into `data_home` or the user's cache.
     """
     if str(name) not in KNOWN:
-        return read_file(_existing(name), key)
+        return _read(name, key)
     known = KNOWN[str(name)]
     if not known.names:
         return DataSet(str(name), _bundled_digits(), known.layout)
@@ -137,11 +139,13 @@ def load(name: str | Path, data_home: str | Path | None = None, *, key: str | No
     return replace(found, name=str(name), layout=layout)
 
 
-def _existing(name: str | Path) -> Path:
-    path = Path(name)
-    if not path.exists():
-        raise FileNotFoundError(f"{name} is neither a file or folder nor a data set known here ({', '.join(KNOWN)}).")
-    return path
+def _read(name: str | Path, key: str | None) -> DataSet:
+    try:
+        return read_file(name, key)
+    except UnknownSourceError as error:
+        if str(error).endswith("does not exist."):
+            raise FileNotFoundError(f"{name} is neither a file or folder nor a data set known here ({', '.join(KNOWN)}).") from None
+        raise
 
 
 def _bundled_digits() -> np.ndarray[Any, Any]:

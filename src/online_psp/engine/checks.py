@@ -99,7 +99,7 @@ def checked_step(value: Any, name: str, most: float) -> float:
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number; it gave {value!r}.") from None
     if not 0.0 <= step <= most:
-        raise ValueError(f"{name} must be at least 0 and {'at most 1' if most >= 1.0 else 'below 1'}; it gave {step}.")
+        raise ValueError(f"{name} must be at least 0 and {f'at most {most:g}' if most >= 1.0 else 'below 1'}; it gave {step}.")
     return step
 
 

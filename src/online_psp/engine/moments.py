@@ -49,6 +49,50 @@ def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares
     return weight, squares
 
 
+@kernel
+def take_one(x: Array, share: float, unit: float, largest: float, center: bool, mean: Floats, variance: Floats, out: Array) -> bool:
+    """Centre one row, (D,), into `out`, and move the mean and the variances; False, and nothing is changed, where it is not finite or
+    too large.
+
+    `largest` is how large a value may be after it has been multiplied by the unit.
+    """
+    D = x.shape[0]
+    limit = largest / unit
+    for j in range(D):
+        if not abs(x[j]) < limit:
+            return False
+    keep = 1.0 - share
+    scale = np.sqrt(keep)
+    if center:
+        for j in range(D):
+            difference = unit * x[j] - mean[j]
+            step = share * difference
+            mean[j] += step
+            variance[j] = keep * (variance[j] + step * difference)
+            out[j] = scale * difference
+    else:
+        for j in range(D):
+            value = unit * x[j]
+            out[j] = value
+            variance[j] = keep * variance[j] + share * (value * value)
+    return True
+
+
+@kernel
+def project_one(components: Array, x: Array, mean: Floats, unit: float, out: Array) -> None:
+    """``components (x − mean/unit)``, (K,)."""
+    K, D = components.shape
+    point = np.empty(D, dtype=components.dtype)
+    for j in range(D):
+        point[j] = x[j] - mean[j] / unit
+    for k in range(K):
+        total = components.dtype.type(0)
+        row = components[k]
+        for j in range(D):
+            total += row[j] * point[j]
+        out[k] = total
+
+
 def weights_left(shares: Floats) -> tuple[Floats, float]:
     """What each of n rows counts after the last of them, (n,), and what is left of everything before the first."""
     keep = np.cumprod((1.0 - shares)[::-1])[::-1]
@@ -168,6 +212,12 @@ class Moments:
             center_rows(rows, shares, unit, self._mean, self.variance)
         else:
             scale_rows(rows, shares, unit, self.variance)
+
+    def take_row(self, row: Array, share: float, unit: float, largest: float, center: bool, out: Array) -> bool:
+        """Centre one row into `out`, and move past it; False, and nothing is changed, where it is not finite or too large."""
+        if self._sums is not None:
+            self.mean = self.mean
+        return take_one(row, share, unit, largest, center, self._mean, self.variance, out)
 
     def sums(self, total: float) -> Sums:
         """The running sum of rows that weighed `total`, for sparse rows; whoever learns from those moves it, by `Sums.take`."""

@@ -56,6 +56,15 @@ def centred(rows: AnyRows, dtype: np.dtype[Any]) -> Array:
     return rows.dense(dtype)
 
 
+def widened(rows: AnyRows) -> AnyRows:
+    """The rows in double precision; those of another library are taken to NumPy."""
+    if isinstance(rows, SparseRows):
+        wide = rows[:]
+        wide.data = rows.data.astype(np.float64, copy=False)
+        return wide
+    return DenseRows(rows.dense(np.dtype(np.float64)))
+
+
 def joined(parts: Sequence[AnyRows]) -> AnyRows:
     """Rows of one kind, one after the other; sparse ones keep the weights and the running sum of the first."""
     first = parts[0]

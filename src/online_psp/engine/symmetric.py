@@ -24,6 +24,7 @@ def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
             second += two[k] * x[k]
             third += three[k] * x[k]
             fourth += four[k] * x[k]
+        for k in range(i):
             result[k] += one[k] * x1 + two[k] * x2 + three[k] * x3 + four[k] * x4
         result[i] += first + one[i] * x1 + two[i] * x2 + three[i] * x3 + four[i] * x4
         result[i + 1] += second + two[i] * x1 + two[i + 1] * x2 + three[i + 1] * x3 + four[i + 1] * x4
@@ -31,10 +32,12 @@ def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
         result[i + 3] += fourth + four[i] * x1 + four[i + 1] * x2 + four[i + 2] * x3 + four[i + 3] * x4
         i += 4
     while i < K:
+        total = 0.0
+        for k in range(i):
+            total += S[i, k] * x[k]
         for k in range(i):
             result[k] += S[i, k] * x[i]
-            result[i] += S[i, k] * x[k]
-        result[i] += S[i, i] * x[i]
+        result[i] += total + S[i, i] * x[i]
         i += 1
 
 

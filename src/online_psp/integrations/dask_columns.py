@@ -10,8 +10,10 @@ nothing is silently forgotten, a worker that is lost ends the fit with an error.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -154,16 +156,42 @@ class Workers:
         from distributed import TimeoutError as NotYet
         from distributed import wait
 
-        while True:
-            try:
-                wait(futures, timeout=_PATIENCE)
-                break
-            except NotYet:
-                present = self.client.scheduler_info(n_workers=-1)["workers"]
-                missing = [address for address in self.addresses if address not in present]
-                if missing:
-                    raise RuntimeError(f"Worker {missing[0]} is gone, and its columns with it; the fit must be begun anew.") from None
-        return list(self.client.gather(futures))
+        with self.said():
+            while True:
+                try:
+                    wait(futures, timeout=_PATIENCE)
+                    break
+                except NotYet:
+                    self.check_present()
+            return list(self.client.gather(futures))
+
+    def place(self, pieces: list[Any]) -> list[Any]:
+        """One future a worker, with the piece that it is to hold."""
+        with self.said():
+            self.check_present()
+            return [self.client.scatter(piece, workers=[at], hash=False) for piece, at in zip(pieces, self.addresses, strict=True)]
+
+    def check_present(self) -> None:
+        """Raise an error that names a worker that is gone."""
+        present = self.client.scheduler_info(n_workers=-1)["workers"]
+        missing = [address for address in self.addresses if address not in present]
+        if missing:
+            raise RuntimeError(f"Worker {missing[0]} is gone, and its columns with it; the fit must be begun anew.")
+
+    @contextlib.contextmanager
+    def said(self) -> Iterator[None]:
+        """What Dask raises where a worker is lost, in many ways, as one sentence."""
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker
+
+        try:
+            yield
+        except (KeyError, OSError, CancelledError, KilledWorker) as error:
+            self.check_present()
+            raise RuntimeError(
+                f"A worker was lost ({type(error).__name__}), and its columns with it; the fit must be begun anew."
+            ) from None
 
 
 class ColumnStore:
@@ -306,8 +334,7 @@ class ColumnFSM(FSM):
         ask, slices = self._workers, [slice(start, stop) for start, stop in itertools.pairwise(self._edges)]
         if not hasattr(X, "rechunk"):
             rows = X if issparse(X) else np.asarray(X)
-            pieces = [rows[:, columns] for columns in slices]
-            yield X.shape[0], [ask.client.scatter(piece, workers=[at], hash=False) for piece, at in zip(pieces, ask.addresses, strict=True)]
+            yield X.shape[0], ask.place([rows[:, columns] for columns in slices])
             return
         X = X.rechunk({1: tuple(part.stop - part.start for part in slices)})
         grid = X.to_delayed()

@@ -1,20 +1,23 @@
-"""Models as MAT files, for the MATLAB and Octave package; the variables are those of ``matlab/README.md``."""
+"""Models as MAT files, for the MATLAB and Octave package; the variables are those of ``matlab/README.md``.
+
+What is written here has one more, `digest`, a SHA-256 of the others, which finds damage. Files of MATLAB and Octave have none.
+"""
 
 from __future__ import annotations
 
-import io
+import hashlib
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_psp.engine.types import Array, Floats
-from online_psp.io.model_file import ModelFileError, replacing
+from online_psp.io.files import replacing
+from online_psp.io.mat5 import MatError, file_of, read_variables
+from online_psp.io.model_file import ModelFileError
 
 _FORMAT = "online-psp-model"
-_NUMERIC = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "logical")
-_MOST_DEFLATED = 1100  # deflate never shrinks more than this
-_NAMES = ("format", "version", "components", "explained_variance", "mean", "n_samples_seen", "noise_variance", "whiten")
+_NAMES = ("format", "version", "components", "explained_variance", "mean", "n_samples_seen", "noise_variance", "whiten", "digest")
 
 
 class MatModel(NamedTuple):
@@ -33,54 +36,50 @@ class MatModel(NamedTuple):
 
 def write(path: str | os.PathLike[str], model: MatModel) -> None:
     """Write a MAT file of version 5."""
-    from scipy.io import savemat
-
-    variables = {"format": _FORMAT, "version": 1.0, **model._asdict()}
-    variables["n_samples_seen"], variables["whiten"] = float(model.n_samples_seen), float(model.whiten)
-    data = io.BytesIO()
-    savemat(data, variables, oned_as="row")
+    numbers = {name: np.atleast_2d(np.asarray(value, dtype=np.float64)) for name, value in model._asdict().items()}
+    variables: dict[str, Array | str] = {"format": _FORMAT, "version": np.ones((1, 1)), **numbers}
+    variables["digest"] = _digest(variables)
+    data = file_of(variables)
     with replacing(path) as file:
-        file.write(data.getbuffer())
+        file.write(data)
 
 
 def read(path: str | os.PathLike[str]) -> MatModel:
     """Read a MAT file that this library, or ``save_model.m``, has written."""
-    with open(path, "rb"):  # a file that is missing is no ModelFileError
-        pass
+    with open(path, "rb") as file:
+        data = file.read()
     try:
-        return _checked(_variables(path))
-    except ModelFileError as error:
+        found = read_variables(data, _NAMES)
+        model = _checked(found)
+        if "digest" in found and found["digest"] != _digest(found):
+            raise ModelFileError(
+                "its contents do not match its checksum, so it is damaged or was edited (if so on purpose, remove the variable 'digest')"
+            )
+        return model
+    except (ModelFileError, MatError) as error:
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
 
-def _variables(path: str | os.PathLike[str]) -> dict[str, Array]:
-    from scipy.io import loadmat, whosmat
-
-    try:
-        listed = {name: (shape, kind) for name, shape, kind in whosmat(os.fspath(path)) if name in _NAMES}
-        most = _MOST_DEFLATED * os.path.getsize(path)
-        for name, (shape, kind) in listed.items():
-            if kind != "char" and kind not in _NUMERIC:
-                raise ModelFileError(f"its variable {name!r} is a {kind}, not numbers")
-            if 8 * int(np.prod([int(length) for length in shape], dtype=object)) > most:
-                raise ModelFileError(f"its variable {name!r} says that it is larger than the file can hold")
-        return dict(loadmat(os.fspath(path), variable_names=list(listed)))
-    except ModelFileError:
-        raise
-    except Exception as error:  # scipy's reader raises many things on damaged files
-        raise ModelFileError(f"it is not a MAT file of version 5 or 7 ({type(error).__name__})") from None
+def _digest(variables: dict[str, Any]) -> str:
+    """SHA-256 of names, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(set(variables) & set(_NAMES) - {"digest"}):
+        value = variables[name]
+        digest.update(f"{name} {'text' if isinstance(value, str) else value.shape}\n".encode())
+        digest.update(value.encode("utf-8", "replace") if isinstance(value, str) else np.asarray(value, dtype="<f8").tobytes())
+    return digest.hexdigest()
 
 
 def _checked(found: dict[str, Any]) -> MatModel:
     def numbers(name: str, size: int | None = None) -> Floats:
         value = found.get(name)
-        if value is None or value.dtype.kind not in "fiub" or not np.isfinite(value).all():
+        if value is None or isinstance(value, str) or not np.isfinite(value).all():
             raise ModelFileError(f"its variable {name!r} is missing or not finite numbers")
         if size is not None and value.size != size:
             raise ModelFileError(f"its variable {name!r} has {value.size} values, and must have {size}")
         return np.array(value, dtype=np.float64)
 
-    if "format" not in found or found["format"].dtype.kind != "U" or "".join(found["format"].ravel()) != _FORMAT:
+    if found.get("format") != _FORMAT:
         raise ModelFileError(f"its variable 'format' is not {_FORMAT!r}")
     if numbers("version", 1).item() != 1:
         raise ModelFileError("it has a version of the format other than 1")
@@ -88,12 +87,16 @@ def _checked(found: dict[str, Any]) -> MatModel:
     if components.ndim != 2 or not 1 <= components.shape[0] <= components.shape[1]:
         raise ModelFileError("its components are not rows of one for each feature")
     K, D = components.shape
-    if np.abs(components @ components.T - np.eye(K)).max() > 1e-6:
+    with np.errstate(over="ignore", invalid="ignore"):
+        orthonormal = np.abs(components @ components.T - np.eye(K)).max() <= 1e-6
+    if not orthonormal:
         raise ModelFileError("its components are not orthonormal rows")
     variance, seen = numbers("explained_variance", K).ravel(), numbers("n_samples_seen", 1).item()
     noise = numbers("noise_variance", 1).item() if "noise_variance" in found else 0.0
     if (variance < 0).any() or noise < 0 or not 1 <= seen < 2.0**53 or seen != int(seen):
         raise ModelFileError("its variances are negative, or its number of samples is not a whole one")
+    if max(variance.max(), noise) * seen * max(K, D) > np.finfo(np.float64).max / 4:
+        raise ModelFileError("its variances are so large that their sums overflow")
     order = np.argsort(-variance, kind="stable")
     whiten = "whiten" in found and bool(numbers("whiten", 1).item())
     return MatModel(np.ascontiguousarray(components[order]), variance[order], numbers("mean", D).ravel(), int(seen), noise, whiten)

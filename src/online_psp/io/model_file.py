@@ -7,31 +7,36 @@ larger than the bytes that the file holds for it.
 The header is one JSON object under the metadata key ``online-psp``: `format`, `version`, `kind`, `fortran` (names of arrays that
 are stored transposed), `state`, `run`, and `digest`, a SHA-256 of all the rest and of the arrays. The digest finds damage. It is no
 signature: a file made on purpose must still pass the checks.
+
+A header is small: at most a megabyte, or a kilobyte an array where there are more than a thousand. Long lists of text, such as the names of
+all features, stand outside of it, as bytes in arrays called ``text.0``, ``text.1``, …; reading takes time in proportion to the file.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from online_psp.engine.types import Array
+from online_psp.io.files import replacing
 
 VERSION = 1
 _FORMAT = "online-psp-model"
 _KEY = "online-psp"
-_DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+_DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_LARGEST_HEADER = 100_000_000  # as safetensors itself
+_LARGEST_HEADER, _AN_ARRAY = 1_000_000, 1_000
+_MOST_ARRAYS = 10_000
 _LARGEST_COUNT = 1 << 53
+_LONGEST_INTEGER = 19  # characters
+_TEXT = "text."
+_FEW_TEXTS = 16  # a longer list of text is stored outside of the header
 
 
 class ModelFileError(ValueError):
@@ -52,39 +57,6 @@ class Contents(NamedTuple):
 # Writing
 
 
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when all went well, and leaves nothing behind when it did not.
-
-    The bytes go to ``.NAME.partial`` in the same folder, are forced to disk, and take the name in one step; then the folder is forced to
-    disk as well. A process killed half-way leaves at most that one partial file, which the next write replaces.
-    """
-    target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        _sync_folder(target.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except OSError as error:  # some network file systems have no such thing
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(folder)
-
-
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write a model file; an existing one is replaced in one step."""
     from safetensors.numpy import save
@@ -95,21 +67,57 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
             fortran.append(name)
             array = array.T  # noqa: PLW2901
         stored[name] = np.ascontiguousarray(array)
+    texts: dict[bytes, str] = {}
     header = {
         "format": _FORMAT,
         "version": VERSION,
         "kind": contents.kind,
         "fortran": sorted(fortran),
-        "state": contents.state,
-        "run": contents.run,
+        "state": _pack(contents.state, texts),
+        "run": _pack(contents.run, texts),
     }
-    data = save(stored, {_KEY: _dump({**header, "digest": _digest(header, stored)})})
+    stored |= {name: np.frombuffer(data, np.uint8) for data, name in texts.items()}
+    header = _parse(_dump(header))  # nothing is written that could not be read again
+    text = _dump({**header, "digest": _digest(header, stored)})
+    if 2 * len(text) > max(_LARGEST_HEADER, _AN_ARRAY * len(stored)):
+        raise ValueError(f"The model cannot be saved: what is to be said of it takes {len(text)} characters, too many for a header.")
+    data = save(stored, {_KEY: text})
     with replacing(path) as file:
         file.write(data)
 
 
+def _pack(value: Any, texts: dict[bytes, str]) -> Any:
+    """JSON with long lists of text replaced by the names of the arrays that they are stored in."""
+    if isinstance(value, Mapping):
+        return {key: _pack(inside, texts) for key, inside in value.items()}
+    if isinstance(value, list | tuple):
+        if len(value) > _FEW_TEXTS and all(type(text) is str for text in value):
+            return {_TEXT: texts.setdefault(_dump(list(value)).encode(), f"{_TEXT}{len(texts)}")}
+        return [_pack(inside, texts) for inside in value]
+    return value
+
+
+def _unpack(value: Any, texts: Mapping[str, Array]) -> Any:
+    """The same, the other way."""
+    if isinstance(value, list):
+        return [_unpack(inside, texts) for inside in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {_TEXT}:
+        return {key: _unpack(inside, texts) for key, inside in value.items()}
+    found = texts.get(value[_TEXT]) if isinstance(value[_TEXT], str) else None
+    listed = None if found is None else _parse(found.tobytes())
+    if not isinstance(listed, list) or not all(type(text) is str for text in listed):
+        raise ModelFileError("one of its lists of text is missing or is none")
+    return listed
+
+
 def _dump(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if "\\ud" in text:  # halves of characters, as in file names that are no text
+        whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+        text = json.dumps(json.loads(whole), sort_keys=True, separators=(",", ":"))
+    return text
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
@@ -144,9 +152,11 @@ def read(path: str | os.PathLike[str]) -> Contents:
             if digest != _digest(header, stored):
                 raise ModelFileError("its contents do not match its checksum, so it is damaged or was edited")
             fields = Fields({}, header)
-            fortran = fields.value("fortran", list)
-            arrays = {name: array.T if name in fortran else array for name, array in stored.items()}
-            return Contents(fields.value("kind", str), arrays, fields.value("state", dict), fields.value("run", dict))
+            fortran = set(fields.texts("fortran") or [])
+            texts = {name: array for name, array in stored.items() if array.dtype == np.uint8}
+            arrays = {name: array.T if name in fortran else array for name, array in stored.items() if name not in texts}
+            state, run = (_unpack(fields.value(name, dict), texts) for name in ("state", "run"))
+            return Contents(fields.value("kind", str), arrays, state, run)
         except ModelFileError as error:
             raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
@@ -155,20 +165,37 @@ def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
     """The safetensors header: what arrays there are, and where."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
-    if len(start) < 8 or not 2 <= length <= min(size - 8, _LARGEST_HEADER):
+    if len(start) < 8 or not 2 <= length <= min(size - 8, _AN_ARRAY * _MOST_ARRAYS):
         raise ModelFileError("it is not a safetensors file, or only the beginning of one")
-    table = _parse(file.read(length))
+    text = file.read(length)
+    arrays = text.count(b'"data_offsets"')
+    if arrays > _MOST_ARRAYS or length > max(_LARGEST_HEADER, _AN_ARRAY * arrays):
+        raise ModelFileError("its header is larger than that of any model")
+    table = _parse(text)
     if not isinstance(table, dict):
         raise ModelFileError("its table of arrays is not one")
     return table
 
 
 def _parse(text: str | bytes) -> Any:
+    """JSON without numbers that no model has, and without text that is none."""
+
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not allowed")
 
+    def integer(digits: str) -> int:
+        return int(digits) if len(digits) <= _LONGEST_INTEGER else refuse(digits)
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else refuse(digits)
+
     try:
-        return json.loads(text, parse_constant=refuse)
+        text = text if isinstance(text, str) else text.decode()
+        found = json.loads(text, parse_constant=refuse, parse_int=integer, parse_float=number)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()  # halves of characters cannot be written
+        return found
     except (ValueError, RecursionError):
         raise ModelFileError("its header is not valid JSON, so it is damaged or of another kind") from None
 
@@ -197,9 +224,9 @@ def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, 
         fields = Fields({}, entry if isinstance(entry, dict) else {})
         dtype, shape, offsets = (fields.value(key, kind) for key, kind in (("dtype", str), ("shape", list), ("data_offsets", list)))
         if dtype not in _DTYPES:
-            raise ModelFileError(f"its array {name!r} has a type that no model has")
+            raise ModelFileError(f"its array {_short(name)} has a type that no model has")
         if len(shape) > 2 or len(offsets) != 2 or not all(_is_count(number) for number in [*shape, *offsets]):
-            raise ModelFileError(f"its array {name!r} has an impossible shape or place")
+            raise ModelFileError(f"its array {_short(name)} has an impossible shape or place")
         places.append((offsets[0], offsets[1], math.prod(shape) * _DTYPES[dtype].itemsize, name, _DTYPES[dtype], shape))
     arrays, at = {}, 0
     for start, stop, length, *_ in sorted(places, key=lambda place: (place[0], place[1])):
@@ -221,6 +248,11 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _LARGEST_COUNT
 
 
+def _short(name: str) -> str:
+    """A name from a file, for messages: in quotes, and never longer than a line."""
+    return repr(name if len(name) <= 60 else f"{name[:60]}…")
+
+
 class Fields:
     """The arrays and the JSON values of a file, each taken under a stated type, shape and range.
 
@@ -232,6 +264,8 @@ class Fields:
 
     def __init__(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
         self.arrays, self.values = arrays, values
+        self._taken: set[str] = set()
+        self._parts: list[tuple[str, Fields]] = []
 
     def value(self, name: str, kind: type) -> Any:
         """A JSON value of exactly this type."""
@@ -241,38 +275,95 @@ class Fields:
         return found
 
     def optional(self, name: str, kind: type) -> Any:
+        """The same, or None where there is none."""
         return None if self.values.get(name) is None else self.value(name, kind)
 
     def count(self, name: str, least: int = 0, most: int = _LARGEST_COUNT) -> int:
+        """A whole number within bounds."""
         found: int = self.value(name, int)
         if not least <= found <= most:
-            raise ModelFileError(f"its entry {name!r} is {found}, and must be between {least} and {most}")
+            raise ModelFileError(f"its entry {name!r} is out of range: it must be between {least} and {most}")
         return found
 
-    def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
+    def number(self, name: str, least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> float:
+        """A finite number from `least` to `most`, and larger than `above`."""
         found: Any = self.values.get(name)
-        if type(found) not in (int, float) or not math.isfinite(found) or not least <= found <= most:
+        if type(found) is int and abs(found) <= _LARGEST_COUNT:
+            found = float(found)
+        if type(found) is not float or not math.isfinite(found) or not least <= found <= most or found <= above:
             raise ModelFileError(f"its entry {name!r} is missing or out of range")
         return float(found)
 
     def choice(self, name: str, *allowed: Any) -> Any:
+        """One of some values."""
         found = self.values.get(name)
         if not any(type(found) is type(each) and found == each for each in allowed):
             raise ModelFileError(f"its entry {name!r} has an unknown value")
         return found
 
-    def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float64, *, finite: bool = True) -> Array:
-        """An array of exactly this shape and type."""
+    def texts(self, name: str, length: int | None = None) -> list[str] | None:
+        """A list of text, with `length` entries where that is given; None where there is none."""
+        found: list[str] | None = self.optional(name, list)
+        if found is not None and (not all(type(text) is str for text in found) or length not in (None, len(found))):
+            raise ModelFileError(f"its entry {name!r} is not a list of {'text' if length is None else f'{length} texts'}")
+        return found
+
+    def array(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: Any = np.float64,
+        *,
+        finite: bool = True,
+        least: float = -math.inf,
+        most: float = math.inf,
+    ) -> Array:
+        """An array of exactly this shape and type, its values from `least` to `most`."""
         found = self.arrays.get(name)
         if found is None or found.shape != shape or found.dtype != np.dtype(dtype):
             what = "missing" if found is None else f"{found.dtype} of shape {found.shape}"
             raise ModelFileError(f"its array {name!r} is {what}, and must be {np.dtype(dtype)} of shape {shape}")
         if finite and not np.isfinite(found).all():
             raise ModelFileError(f"its array {name!r} has values that are not finite")
+        if found.size and ((least > -math.inf and not found.min() >= least) or (most < math.inf and not found.max() <= most)):
+            raise ModelFileError(f"its array {name!r} has values that are out of range")
+        self._taken.add(name)
+        return found
+
+    def orthonormal(self, name: str, shape: tuple[int, int], dtype: Any = np.float64, tolerance: float = 1e-3) -> Array:
+        """An array with orthonormal rows."""
+        found = self.array(name, shape, dtype)
+        if np.abs(found @ found.T - np.eye(len(found))).max(initial=0.0) > tolerance:
+            raise ModelFileError(f"the rows of its array {name!r} are not orthonormal")
+        return found
+
+    def covariance(self, name: str, size: int, dtype: Any = np.float64, tolerance: float = 1e-6) -> Array:
+        """A symmetric array without negative eigenvalues, to rounding."""
+        found = self.array(name, (size, size), dtype)
+        largest = float(np.abs(found).max(initial=0.0))
+        if largest > 0.0:
+            whole = found.astype(np.float64) / largest
+            if np.abs(whole - whole.T).max() > tolerance or np.linalg.eigvalsh(whole)[0] < -tolerance * size:
+                raise ModelFileError(f"its array {name!r} is no covariance: not symmetric, or with negative eigenvalues")
         return found
 
     def under(self, name: str) -> Fields:
         """The part of it that belongs to one object: the JSON object `name` and the arrays ``name.…``."""
         start = f"{name}."
         arrays = {key.removeprefix(start): array for key, array in self.arrays.items() if key.startswith(start)}
-        return Fields(arrays, self.value(name, dict))
+        part = Fields(arrays, self.value(name, dict))
+        self._parts.append((start, part))
+        return part
+
+    def nothing_left(self) -> None:
+        """Refuse a file with arrays that nobody took: a model has none."""
+        left = self._left()
+        if left:
+            raise ModelFileError(f"it has an array {_short(min(left))} that no such model has")
+
+    def _left(self) -> set[str]:
+        left = set(self.arrays) - self._taken
+        for start, part in self._parts:
+            own = {start + name for name in part.arrays}
+            left = (left - own) | {start + name for name in part._left()}
+        return left

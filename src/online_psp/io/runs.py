@@ -1,31 +1,43 @@
 """A run over a source: block after block into a model, with the model and the position in the source always in step.
 
 A run moves in *steps*: a block of rows, or, with a shuffle buffer, that many rows, mixed, and then fed block by block. Between two steps
-the model has learned exactly the rows before the position, and a checkpoint holds both in one file. Steps are cut at fixed rows, and what
-is mixed depends on the seed and the place alone, so a run that was stopped anywhere and resumed gives, bit for bit, the model of one that
-was not.
+the model has learned exactly the rows before the position, and a checkpoint holds both in one file, together with what the source is
+known by. Steps are cut at fixed rows, and what is mixed depends on the seed and the place alone, so a run that was stopped anywhere and
+resumed gives, bit for bit, the model of one that was not. Only a pipe is cut by the clock as well: what has arrived is learned within a
+second, and saved when that is due.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from online_psp.io.files import claimed
 from online_psp.io.model_file import Fields, ModelFileError
-from online_psp.io.sources import Source, SourceError, open_source
+from online_psp.io.names import order_of, ordered
+from online_psp.io.pacing import Stop, Timer, unbroken
+from online_psp.io.sources import Block, Source, SourceError, different, open_source
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
 
 _NAMED = 20  # bad rows that a run remembers by number
+_REMEMBERED = 100  # earlier sources that a run remembers
+_LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
+
+
+class DifferentSourceError(SourceError):
+    """A source that is not the one that a checkpoint was made from."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was asked to stop by a signal, and did; a KeyboardInterrupt for those who do not know better."""
 
 
 @dataclass
@@ -46,6 +58,12 @@ class Run:
     skipped_rows: list[int] = field(default_factory=list)
     """The numbers of the first of them."""
     finished: bool = False
+    identity: dict[str, Any] = field(default_factory=dict)
+    """What the source is known by."""
+    reading: dict[str, Any] = field(default_factory=dict)
+    """Options of `open_source` that were given."""
+    before: list[dict[str, Any]] = field(default_factory=list)
+    """Names and rows of the sources that the model has learned earlier."""
 
     def header(self) -> dict[str, Any]:
         """All but the model, as JSON."""
@@ -56,6 +74,27 @@ class Run:
         """Rows done with, all epochs together, where the source's total is known; else those of this epoch."""
         return self.epoch * (self.source.get("total") or 0) + self.row
 
+    @property
+    def learned(self) -> bool:
+        """Whether the model has seen any rows."""
+        return hasattr(self.model, "n_features_in_")
+
+
+class RunOptions(TypedDict, total=False):
+    """How a source is fed to a model: the options of ``psp fit``."""
+
+    block: int | None
+    """Rows read at a time."""
+    epochs: int
+    """Passes over the source."""
+    shuffle_buffer: int
+    """Shuffle rows within windows of this many."""
+    seed: int
+    """For shuffling."""
+
+
+# Beginning
+
 
 def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
     """A run that has not begun."""
@@ -64,12 +103,20 @@ def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs:
             raise ValueError(f"{name} must be at least {least}; got {value}.")
     if source.once and epochs > 1:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
-    return Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed)
+    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=source.identity())
+    names = take_names(model)
+    if names is not None:  # the model is the one who knows the order of its features
+        order_of(names, source.feature_names, source.name)
+        run.source["feature_names"] = names
+    if run.learned and source.features != model.n_features_in_:
+        raise SourceError(f"{source.name} has {source.features} features, and the model was trained on {model.n_features_in_}.")
+    return run
 
 
 def describe(source: Source) -> dict[str, Any]:
+    """What a checkpoint says of its source, for people."""
     return {
-        "name": source.name,
+        "name": source.name.encode("utf-8", "replace").decode(),  # a name on disk need not be text
         "features": source.features,
         "total": source.total,
         "image_shape": None if source.image_shape is None else list(source.image_shape),
@@ -77,9 +124,76 @@ def describe(source: Source) -> dict[str, Any]:
     }
 
 
+def take_names(model: OnlinePCA) -> list[str] | None:
+    """The names of a model's features, which it gives up while plain arrays are fed to it; `give_names` returns them."""
+    names = model.__dict__.pop("feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def give_names(model: OnlinePCA, names: Sequence[str] | None) -> None:
+    """Let a fitted model know its features by name."""
+    if names is not None and hasattr(model, "n_features_in_"):
+        model.feature_names_in_ = np.array(list(names), dtype=object)
+
+
+def updating(run: Run, source: Source, options: RunOptions) -> Run:
+    """A run that learns another source on top of the model of an earlier one.
+
+    A run over the same file that was stopped half-way is continued: its first rows would otherwise count twice.
+    """
+    if not run.finished and run.row and not source.once:
+        if difference(run, source) is None:
+            return run
+        if run.identity.get("grows", True):
+            raise SourceError(
+                f"The model has learned {run.source['name']} only up to row {run.row}: that run was stopped, and can be resumed; "
+                "to learn something else on top of it all the same, use force (--force)."
+            )
+    return anew(run, source, options)
+
+
+def anew(run: Run, source: Source, options: RunOptions) -> Run:
+    """A run over another source from its beginning, with the model of this one."""
+    give_names(run.model, run.source.get("feature_names"))
+    fresh = start(source, run.model, **options)
+    if run.learned and (run.row or run.epoch):
+        entry = {"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}
+        fresh.before = [*run.before, entry][-_REMEMBERED:]
+    return fresh
+
+
+# Files
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[OnlinePCA, dict[str, Any]]:
+    """A model from a file, and what else the file says: of a run, or of what was merged."""
+    model, header = pca_state.load(path)
+    if not hasattr(model, "feature_names_in_"):
+        source = header.get("source")
+        names = source.get("feature_names") if isinstance(source, dict) else None
+        width = getattr(model, "n_features_in_", None)
+        if isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names):
+            give_names(model, names)
+    return model, header
+
+
+def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    """Write a model and what is to be said with it, as one file."""
+    pca_state.save(model, path, header)
+
+
+def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
+    """Write the model and the position, as one file."""
+    give_names(run.model, run.source.get("feature_names"))
+    try:
+        write_model(run.model, path, run.header())
+    finally:
+        take_names(run.model)
+
+
 def reopen(path: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds."""
-    model, header = pca_state.load(path)
+    model, header = read_model(path)
     try:
         return from_header(model, header)
     except ModelFileError as error:
@@ -87,22 +201,28 @@ def reopen(path: str | os.PathLike[str]) -> Run:
 
 
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
-    if not header:
+    """The run that belongs to a model, from what its file says."""
+    if "source" not in header:
         raise ModelFileError("it is a model without the position in a source")
     fields = Fields({}, header)
     source = Fields({}, fields.value("source", dict))
     source.value("name", str)
-    source.count("features", 1)
-    for name in ("image_shape", "feature_names"):
-        source.optional(name, list)
+    features = source.count("features", 1)
+    source.texts("feature_names", features)
     if source.optional("total", int) is not None:
         source.count("total")
-    shape = source.values.get("image_shape")
+    shape = source.optional("image_shape", list)
     if shape is not None and not all(type(length) is int and length > 0 for length in shape):
         raise ModelFileError("its picture shape is impossible")
     rows = fields.value("skipped_rows", list)
-    if not all(type(row) is int for row in rows):
+    if not all(type(row) is int for row in rows) or len(rows) > _NAMED:
         raise ModelFileError("its bad rows are not numbers")
+    before = fields.value("before", list)
+    if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in before):
+        raise ModelFileError("its earlier sources have no names")
+    if hasattr(model, "n_features_in_") and model.n_features_in_ != features:
+        raise ModelFileError(f"its model has {model.n_features_in_} features, and its source {features}")
+    take_names(model)
     return Run(
         model,
         dict(source.values),
@@ -115,50 +235,104 @@ def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
         fields.count("skipped"),
         rows,
         fields.value("finished", bool),
+        fields.value("identity", dict),
+        fields.value("reading", dict),
+        before,
     )
 
 
-def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write the model and the position, as one file."""
-    pca_state.save(run.model, path, run.header())
+# Resuming
 
 
-def steps(run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = False) -> Iterator[Run]:
-    """Go on to the end of the last epoch; gives the run after each step.
+def difference(run: Run, source: Source) -> str | None:
+    """One sentence that says how a source differs from the one of the run; None where it is the same."""
+    found = different(run.identity, source.identity(since=run.identity), run.row)
+    if found is None and source.features != run.source["features"]:
+        found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
+    return found
 
-    Ctrl-C (or whatever else comes by a signal) is put off until a step is complete.
+
+def check_same(run: Run, source: Source) -> None:
+    """Raise a DifferentSourceError where a source is not the one of the run."""
+    found = difference(run, source)
+    if found is not None:
+        raise DifferentSourceError(found)
+
+
+# Going on
+
+
+def steps(
+    run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = False, deadline: Callable[[], bool] | None = None
+) -> Iterator[Run]:
+    """Continue to the end of the last epoch; gives the run after each step, and while a pipe is silent.
+
+    Signals are put off until a step is complete.
 
     Parameters
     ----------
     on_bad_row : {"stop", "skip"}
-        "stop" raises a SourceError before anything of that step is learned; "skip" counts bad rows and leaves them out.
+        "stop" raises a SourceError before anything of that step is learned (of a pipe, whose rows do not come again, what comes before the
+        bad row is learned); "skip" counts bad rows and leaves them out.
     at_end : bool
         The source begins where the position is, and not at row 0.
+    deadline : callable, optional
+        Asks a slow source to hand over what it has; see `Source.blocks`.
     """
-    if source.features != run.source["features"]:
-        raise SourceError(f"{source.name} has {source.features} features, and the model was trained on {run.source['features']}.")
-    if source.total is not None and source.total < run.row and not at_end:
-        raise SourceError(f"{source.name} has {source.total} rows, and the run had come to row {run.row}: it is not the same data.")
-    run.source = describe(source)
+    order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
     base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
+    unsure = source.once and run.row > 0 and not at_end
     while run.epoch < run.epochs:
-        for block in source.blocks(size, run.row - base):
+        for block in _blocks(source, size, run.row - base, deadline):
+            if unsure and block.length:
+                check_same(run, source)  # a pipe is known by its first megabyte, which has passed now
+                unsure = False
             if block.bad and on_bad_row == "stop":
                 first = block.bad[0]
+                if source.once and first.row - 1 > block.start:
+                    good = first.row - 1 - block.start
+                    _take(run, Block(block.start, good, block.rows[:good], []), base, order)
+                    yield run
                 raise SourceError(f"{source.where(first.row)}: it {first.problem}.")
-            with unbroken():
-                _learn(run, block.rows)
-                run.row = base + block.start + block.length
-                run.skipped += len(block.bad)
-                run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
-                run.finished = False
+            _take(run, block, base, order)
             yield run
         if run.epoch + 1 == run.epochs:
             break
         run.epoch, run.row = run.epoch + 1, 0
-    if not hasattr(run.model, "_stream"):
+    if not run.learned:
         raise SourceError(f"{source.name} has no rows that can be used.")
     run.finished = True
+
+
+def _blocks(source: Source, size: int, position: int, deadline: Callable[[], bool] | None) -> Iterator[Block]:
+    """Blocks from the position on; what passes only once is read up to there, and must get there."""
+    if not (source.once and position):
+        yield from source.blocks(size, position, deadline=deadline)
+        return
+    end = 0
+    for block in source.blocks(size, 0, deadline=deadline):
+        end = block.start + block.length
+        if end <= position:
+            yield Block(position, 0, block.rows[:0], [])
+        elif block.start >= position:
+            yield block
+        else:
+            skip = position - block.start
+            good = skip - sum(bad.row <= position for bad in block.bad)
+            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position])
+    if end < position:
+        raise DifferentSourceError(f"{source.name} ended after {end} rows, and the run had come to row {position}: these are other data.")
+
+
+def _take(run: Run, block: Block, base: int, order: Any) -> None:
+    """Learn a block, and move the position behind it."""
+    with unbroken():
+        if block.rows.shape[0]:
+            _learn(run, ordered(block.rows, order))
+        run.row = base + block.start + block.length
+        run.skipped += len(block.bad)
+        run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
+        run.finished = False
 
 
 def _learn(run: Run, rows: Any) -> None:
@@ -169,51 +343,96 @@ def _learn(run: Run, rows: Any) -> None:
         run.model.partial_fit(rows[at : at + run.block])
 
 
-@contextlib.contextmanager
-def unbroken() -> Iterator[None]:
-    """Put off SIGINT and SIGTERM until the end, where they take their usual effect."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    for number in came[:1]:
-        signal.raise_signal(number)
-
-
-class Timer:
-    """Tells when a checkpoint is due.
+class Saving:
+    """Where and when a run is saved.
 
     Parameters
     ----------
+    path : path
+        The model file; whoever makes this holds it (`files.claimed`).
     every : str or int
-        ``"30s"``, ``"5m"`` or ``"1h"`` of time, or a number of samples.
+        See `Timer`.
     """
 
-    def __init__(self, every: str | int) -> None:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", str(every).strip().lower())
-        if not found or float(found[1]) <= 0 or (found[2] is None and "." in found[1]):
-            raise ValueError(f"Checkpoints come every so many samples (50000) or so much time (30s, 5m, 1h); got {every!r}.")
-        self.seconds = None if found[2] is None else float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
-        self.samples = int(found[1]) if found[2] is None else None
-        self.last_time, self.last_rows = time.monotonic(), 0
-        self.rows = 0
+    def __init__(self, path: str | os.PathLike[str], every: str | int = "60s") -> None:
+        self.path, self.timer = path, Timer(every)
+        self.last: float | None = None
+        """When this run last wrote a checkpoint, by the monotonic clock; None before it has."""
 
-    def due(self, rows: int) -> bool:
-        """Whether it is, with `rows` more done with than at the last call."""
-        self.rows += rows
-        if self.seconds is not None:
-            if time.monotonic() - self.last_time < self.seconds:
-                return False
-        elif self.samples is not None and self.rows - self.last_rows < self.samples:
-            return False
-        self.last_time, self.last_rows = time.monotonic(), self.rows
-        return True
+    def save(self, run: Run) -> None:
+        """Write a checkpoint, whatever signals come."""
+        with unbroken():
+            checkpoint(run, self.path)
+        self.last = time.monotonic()
+        self.timer.reset()
+
+
+def drive(
+    run: Run,
+    source: Source,
+    saving: Saving,
+    *,
+    on_bad_row: str = "stop",
+    at_end: bool = False,
+    signals: Sequence[int] = (signal.SIGINT,),
+    report: Callable[[Run], None] | None = None,
+) -> None:
+    """Take a run to its end, with checkpoints on the way: the one loop behind ``psp fit`` and `fit_stream`.
+
+    Whatever ends it early, what was learned is saved first.
+
+    Raises
+    ------
+    Stopped
+        After one of `signals` came, within a second or at the end of the block in hand.
+    """
+    if run.row or run.epoch:
+        check_same(run, source)
+    run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
+    timer, looked = saving.timer, time.monotonic()
+    with Stop(signals) as stop:
+
+        def deadline() -> bool:
+            return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
+
+        try:
+            before = run.done
+            for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
+                timer.passed(abs(run.done - before))
+                before, looked = run.done, time.monotonic()
+                if timer.due() and run.learned:
+                    _know(run, source, at_end)
+                    saving.save(run)
+                if report is not None:
+                    report(run)
+                if stop.asked is not None and not run.finished:
+                    raise Stopped
+        except DifferentSourceError:
+            raise
+        except BaseException as error:
+            if isinstance(error, SourceError):
+                _check_unchanged(run, source, at_end)
+            if run.learned and timer.rows and not run.finished:
+                _know(run, source, at_end)
+                with contextlib.suppress(OSError):  # a disk that is full is said by the error that came first
+                    saving.save(run)
+            raise
+        _check_unchanged(run, source, at_end)
+        run.identity = run.identity if at_end else source.identity()
+        saving.save(run)
+
+
+def _know(run: Run, source: Source, at_end: bool) -> None:
+    """A pipe is known by what has passed; a file by what it was when the run began."""
+    if source.once and not at_end:
+        run.identity = source.identity()
+
+
+def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
+    """What is wrong with a file may be that another was written in its place."""
+    changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
+    if changed is not None:
+        raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
 
 
 def fit_stream(
@@ -221,15 +440,13 @@ def fit_stream(
     path: str | os.PathLike[str],
     model: OnlinePCA | None = None,
     *,
-    block: int | None = None,
-    epochs: int = 1,
-    shuffle_buffer: int = 0,
-    seed: int = 0,
+    resume: bool = False,
+    update: bool = False,
+    at_end: bool = False,
     on_bad_row: str = "stop",
     checkpoint_every: str | int = "60s",
-    resume: bool = False,
-    at_end: bool = False,
     report: Callable[[Run], None] | None = None,
+    **options: Unpack[RunOptions],
 ) -> OnlinePCA:
     """Fit a model to a source, with checkpoints: what ``psp fit`` does.
 
@@ -237,30 +454,38 @@ def fit_stream(
     ----------
     source : whatever `open_source` takes
     path : path
-        The model file; checkpoints go there too.
+        The model file; checkpoints go there too. No other run may be writing it.
     model : OnlinePCA
-        To start with; where a checkpoint is resumed, the model is the one in it.
-    block, epochs, shuffle_buffer, seed, on_bad_row, checkpoint_every
-        As the options of ``psp fit``.
+        To start with; where a checkpoint is resumed or updated, the model is the one in it.
     resume : bool
-        Go on from `path`, if it is there. Rows that were done with are skipped, also those of an iterable,
+        Continue from `path`, if it is there. Rows that were done with are skipped, also those of an iterable,
     at_end : bool
-        unless it goes on from there by itself.
+        unless it continues from there by itself.
+    update : bool
+        Learn the source on top of the model in `path`, whatever that came from.
+    on_bad_row, checkpoint_every
+        As the options of ``psp fit``.
     report : callable, optional
         Called with the run after each step.
+    **options
+        `block`, `epochs`, `shuffle_buffer`, `seed`: see `RunOptions`.
+
+    Raises
+    ------
+    DifferentSourceError
+        Where a resumed source is not the one that the checkpoint was made from.
     """
-    rows = open_source(source)
-    if resume and os.path.exists(path):
-        run = reopen(path)
-    else:
-        run = start(rows, OnlinePCA() if model is None else model, block=block, epochs=epochs, shuffle_buffer=shuffle_buffer, seed=seed)
-        at_end = False
-    timer, before = Timer(checkpoint_every), run.row
-    for _ in steps(run, rows, on_bad_row=on_bad_row, at_end=at_end):
-        if timer.due(abs(run.row - before)):
-            checkpoint(run, path)
-        before = run.row
-        if report is not None:
-            report(run)
-    checkpoint(run, path)
+    saving = Saving(path, checkpoint_every)
+    with claimed(path):
+        rows = open_source(source)
+        if update:
+            run = updating(reopen(path), rows, options)
+        elif resume and os.path.exists(path):
+            run = reopen(path)
+        else:
+            run, at_end = start(rows, OnlinePCA() if model is None else model, **options), False
+        try:
+            drive(run, rows, saving, on_bad_row=on_bad_row, at_end=at_end, report=report)
+        finally:
+            give_names(run.model, run.source.get("feature_names"))
     return run.model

@@ -210,14 +210,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.partial_fit(row[np.newaxis])
             stream = self._fitted()
             with stream.lock:
-                return self._project(stream, np.asarray(x, dtype=stream.dtype))
-        row = np.array(x, dtype=stream.dtype)
+                return self._project(stream, np.require(x, stream.dtype, ["C", "A", "W", "E"]))
+        row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays, and not once more for others
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:
-            check_values(DenseRows(row[np.newaxis]), stream.unit)
-            stream.learn_one(row)
-            return self._project(stream, np.asarray(x, dtype=stream.dtype))
+            if not stream.learn_one(row):
+                check_values(DenseRows(row[np.newaxis]), stream.unit)
+            return self._project(stream, row)
 
     def _project(self, stream: Stream, point: Array) -> Array:
         """Coordinates of a point along the components as of their last read-out."""
@@ -230,9 +230,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 scale[known] = 1.0 / self._deviations(np.dtype(np.float64))[known]
                 components = scale[:, np.newaxis] * components
             stream.shown = np.ascontiguousarray(components, dtype=stream.dtype)
-        if stream.settings.center:
-            point = (point - stream.moments.mean / (stream.unit or 1.0)).astype(stream.dtype, copy=False)
-        return matmul(stream.shown, point)
+        return stream.project(point)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Take in what another model has learned from other rows, as if this one had seen them too.

@@ -55,9 +55,7 @@ def _truth(value: Any, name: str) -> bool:
 def check_components(wanted: Any) -> None:
     """Whether a number of components is one; how many there can be depends on the data."""
     if isinstance(wanted, str):
-        raise ValueError(
-            f"n_components must be a whole number, a share of the variance such as 0.95, or None; {wanted!r} is not supported."
-        )
+        raise ValueError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
     if isinstance(wanted, bool | np.bool_) or not (wanted is None or isinstance(wanted, numbers.Real)):
         raise TypeError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
     if isinstance(wanted, numbers.Integral):

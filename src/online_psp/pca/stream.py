@@ -12,7 +12,7 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.engine.libraries import to_host
-from online_psp.engine.moments import Moments, Sums
+from online_psp.engine.moments import Moments, Sums, project_one
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
@@ -168,20 +168,30 @@ class Stream:
                 start = stop
             self._view, self.refresh_at = None, 0.0
 
-    def learn_one(self, row: Array) -> None:
-        """Learn from one row, (D,), of weight one, which is changed in place."""
-        with self.lock:
-            if not self.unit:
-                self.set_unit(DenseRows(row[np.newaxis]))
-            shares = self.moments.shares(_ONE, self._decay)
-            self.moments.take_dense(row[np.newaxis], shares, self.unit or 1.0, self.settings.center)
-            if self.exact is None:
-                assert self.model is not None
-                self.model.feed_one(row, float(shares[0]))
-                self._mend()
-            else:
-                self._add_exactly(row[np.newaxis], shares)
-            self._view = None
+    def learn_one(self, row: Array) -> bool:
+        """Learn from one row, (D,), of weight one and of the right precision; False, and nothing is changed, where it cannot be."""
+        if not self.unit:
+            self.set_unit(DenseRows(row[np.newaxis]))
+        m, decay = self.moments, self._decay[0]
+        weight = decay * m.weight + 1.0
+        share = 1.0 / weight
+        slot = np.empty(self.D, self.dtype) if self.model is None else self.model.slot()
+        if not m.take_row(row, share, self.unit or 1.0, largest_for(self.dtype), self.settings.center, slot):
+            return False
+        m.count, m.weight, m.squares = m.count + 1, weight, decay * decay * m.squares + 1.0
+        self._view, self._sums = None, None
+        if self.model is None:
+            self._add_exactly(slot[np.newaxis], np.array([share]))
+        else:
+            self.model.feed_one(slot, share)
+            self._mend()
+        return True
+
+    def project(self, row: Array) -> Array:
+        """Coordinates of a row, (D,), along what is shown."""
+        out: Array = np.empty(len(self.shown), self.dtype)
+        project_one(self.shown, row, self.moments.mean, self.unit or 1.0, out)
+        return out
 
     def _room(self, rows: AnyRows) -> int:
         """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""

@@ -1,153 +1,294 @@
-"""Parquet and Arrow/Feather files, and folders of them."""
+"""Parquet and Arrow/Feather files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._source import MissingExtraError, Source, SourceError, UnknownSourceError, recut, working_dtype
+from online_psp.io.sources._chunks import ahead, recut_chunks
+from online_psp.io.sources._columns import Choice, choose, times_of, unique
+from online_psp.io.sources._identity import RowsPrint
+from online_psp.io.sources._numpy import rows_of
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place
+from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, reason, working_dtype
 
 PARQUET = (".parquet", ".pq")
 IPC = (".arrow", ".feather", ".ipc")
+_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
+_TURNED = 16
 
 
-def open_arrow(paths: list[Path], dtype: Any, name: str, columns: Sequence[str | int] | None) -> Source:
-    """The numeric columns of files with one schema; a column of lists of equal length gives as many features."""
+class Table(NamedTuple):
+    """What is read of a file."""
+
+    place: Place
+    parquet: bool
+    names: list[str]
+    columns: list[int]
+    """Places of all columns that are needed, in order: features, ids, time."""
+    widths: list[int]
+    """How many features each of the feature columns gives."""
+    working: np.dtype[Any]
+    choice: Choice
+    rows: int
+
+
+def open_arrow(place: Place, options: Options) -> Source:
+    """The numeric columns of a file; a column of lists of one length gives as many features."""
     try:
-        import pyarrow as pa
-        import pyarrow.parquet
+        import pyarrow  # noqa: F401
     except ImportError:
-        raise MissingExtraError(f"Reading {name} needs pyarrow: pip install 'online-psp[arrow]'.") from None
+        raise MissingExtraError(f"Reading {place.name} needs pyarrow: pip install 'online-psp[arrow]'.") from None
+    parquet = place.short.lower().endswith(PARQUET)
     try:
-        opened = [_open(path) for path in paths]
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{name} is not a whole Parquet or Arrow file ({_first_line(error)}).") from None
-    schema = opened[0][0]
-    for path, (other, _) in zip(paths, opened, strict=True):
-        if not other.equals(schema):
-            raise SourceError(f"{path} has other columns than {paths[0]}.")
-    chosen = _columns(schema, columns, name)
-    widths = [_width(schema.field(column), name) for column in chosen]
-    kinds = [_numpy_kind(schema.field(column).type) for column in chosen]
-    working = working_dtype(np.result_type(*kinds), dtype, name)
-    names = None
-    if all(width == 1 for width in widths) and len(set(chosen)) == len(chosen):
-        names = chosen
-    counts = [count for _, count in opened]
-
-    def arrays(start: int, size: int) -> Iterator[Array]:
-        skip = start
-        for path, count in zip(paths, counts, strict=True):
-            if skip >= count:
-                skip -= count
-                continue
-            try:
-                for batch in _batches(path, chosen, skip, size):
-                    yield _rows(batch, widths, working, name)
-            except (pa.ArrowException, OSError) as error:
-                raise SourceError(f"{path} is damaged ({_first_line(error)}).") from None
-            skip = 0
-
-    return Source(name, sum(widths), working, lambda start, size: recut(arrays(start, size), size), sum(counts), feature_names=names)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _open(path: Path) -> tuple[Any, int]:
-    """Schema and number of rows."""
-    import pyarrow.dataset as ds
-    import pyarrow.parquet as pq
-
-    if path.suffix in PARQUET:
-        with pq.ParquetFile(path) as file:
-            return file.schema_arrow, file.metadata.num_rows
-    found = ds.dataset(path, format="ipc")
-    return found.schema, found.count_rows()
-
-
-def _batches(path: Path, columns: list[str], skip: int, size: int) -> Iterator[Any]:
-    """Record batches of one file, without the first `skip` rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if path.suffix in PARQUET:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            groups = list(range(file.num_row_groups))
-            while groups and skip >= file.metadata.row_group(groups[0]).num_rows:
-                skip -= file.metadata.row_group(groups.pop(0)).num_rows
-            for batch in file.iter_batches(min(size, 1 << 16), row_groups=groups, columns=columns, use_threads=False):
-                if skip < batch.num_rows:
-                    yield batch.slice(skip)
-                skip = max(0, skip - batch.num_rows)
-        return
-    with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
-        for i in range(file.num_record_batches):
-            batch = file.get_batch(i)
-            for at in range(skip, batch.num_rows, size):
-                yield batch.slice(at, size).select(columns)
-            skip = max(0, skip - batch.num_rows)
-
-
-def _columns(schema: Any, columns: Sequence[str | int] | None, name: str) -> list[str]:
-    if columns is not None:
-        chosen = []
-        for column in columns:
-            if column not in schema.names and not (str(column).isdecimal() and int(column) < len(schema.names)):
-                raise UnknownSourceError(f"{name} has no column {column!r}; it has {', '.join(schema.names[:8])}.")
-            chosen.append(str(column) if column in schema.names else schema.names[int(column)])
-        return chosen
-    for entry in schema:
-        if _numpy_kind(entry.type) is None:
-            raise SourceError(f"{name} has a column {entry.name!r} of {entry.type}, not numbers; pick the columns to read (--columns).")
+        schema, rows = _schema(place, parquet, options)
+    except (SourceError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # Arrow's own, the operating system's, and what comes of absurd sizes
+        raise SourceError(f"{place.name} is not a whole Parquet or Arrow file ({reason(error)}).") from None
     if not schema.names:
-        raise SourceError(f"{name} has no columns.")
-    return list(schema.names)
+        raise SourceError(f"{place.name} has no columns.")
+    names, _ = unique(schema.names)
+    index = _index_columns(schema)
+    usable = [at for at, name in enumerate(schema.names) if name not in index or options.text.keep_index]
+    notes = (
+        [f"the row index {', '.join(sorted(index))} of pandas was left out (--keep-index to learn it)"] if len(usable) < len(names) else []
+    )
+    choice = choose(options.wanted, names, len(names), place.name, usable)
+    _refuse_text(schema, names, choice, place.name)
+    fields = [schema.field(at) for at in choice.features]
+    widths = [_width(entry, place, parquet, at) for entry, at in zip(fields, choice.features, strict=True)]
+    working = working_dtype(np.result_type(*(_numpy_kind(entry.type) for entry in fields)), options.dtype, place.name)
+    columns = list(dict.fromkeys([*choice.features, *choice.ids, *([choice.time] if choice.time is not None else [])]))
+    table = Table(place, parquet, names, columns, widths, working, choice, rows)
+    chosen = [names[at] for at in choice.features]
+    plain = all(width == 1 for width in widths)
+    shown = ", ".join(chosen[:6]) + (", …" if len(chosen) > 6 else "")
+    notes.insert(0, f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {shown}")
+
+    at_once = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths) * working.itemsize))
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return recut_chunks(ahead(_chunks(table, start, max(size, at_once)), options.max_memory), size)
+
+    return Source(
+        place.name,
+        sum(widths),
+        working,
+        read,
+        rows,
+        feature_names=chosen if plain else _list_names(chosen, widths),
+        notes=notes,
+        kind="parquet" if parquet else "arrow",
+        prints=(RowsPrint(place.short, rows, sum(widths) * working.itemsize, rows_of(read)),),
+        schema=options.schema(),
+        column_numbers=[at for at, width in zip(choice.features, widths, strict=True) for _ in range(width)],
+        **options.common(),
+    )
+
+
+def _list_names(names: list[str], widths: list[int]) -> list[str]:
+    """embedding.0, embedding.1, …"""
+    return [name if width == 1 else f"{name}.{i}" for name, width in zip(names, widths, strict=True) for i in range(width)]
+
+
+def _schema(place: Place, parquet: bool, options: Options) -> tuple[Any, int]:
+    """Schema and number of rows; sizes that the file tells of are checked before anything is read."""
+    import pyarrow.parquet as pq
+
+    if not parquet:
+        with _ipc(place) as file:
+            return file.schema, sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
+    with place.open() as stream, pq.ParquetFile(place.path or stream) as file:
+        for group in range(file.num_row_groups):
+            found = file.metadata.row_group(group)
+            widest = max((found.column(at).total_uncompressed_size for at in range(found.num_columns)), default=0)
+            options.check(widest, f"a column of row group {group}", place.name)
+        return file.schema_arrow, file.metadata.num_rows
+
+
+@contextmanager
+def _ipc(place: Place) -> Iterator[Any]:
+    import pyarrow as pa
+
+    opened: Any = pa.OSFile(str(place.path)) if place.path is not None else pa.PythonFile(place.open(), mode="r")
+    with opened, pa.ipc.open_file(opened) as file:
+        if place.path is None or (place.size or 0) <= file.num_record_batches * _BATCH_BYTES:
+            yield file
+            return
+    with pa.memory_map(str(place.path)) as mapped, pa.ipc.open_file(mapped) as file:  # batches too large to be held
+        yield file
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """The columns in which pandas stores the index of a frame."""
+    try:
+        stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    except (ValueError, AttributeError):
+        return set()
+    return {name for name in stored if isinstance(name, str) and name in schema.names and name.startswith("__index_level_")}
 
 
 def _numpy_kind(kind: Any) -> Any:
     import pyarrow as pa
 
-    if pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return np.dtype(kind.to_pandas_dtype())
-    return None
+    return np.dtype(np.float64) if pa.types.is_decimal(kind) else None
 
 
-def _width(entry: Any, name: str) -> int:
+def _is_list(kind: Any) -> bool:
     import pyarrow as pa
 
-    if _numpy_kind(entry.type) is None:
-        raise SourceError(f"{name} has a column {entry.name!r} of {entry.type}, not numbers.")
-    return entry.type.list_size if pa.types.is_fixed_size_list(entry.type) else 1
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _rows(batch: Any, widths: list[int], working: np.dtype[Any], name: str) -> Array:
-    """(n, D), with NaN where a value is missing."""
+def _refuse_text(schema: Any, names: list[str], choice: Choice, name: str) -> None:
+    wrong = [at for at in choice.features if _numpy_kind(schema.field(at).type) is None]
+    if not wrong:
+        return
+    at = wrong[0]
+    leave = ",".join(f'"{names[i]}"' if "," in names[i] else names[i] for i in wrong[:5])
+    raise SourceError(
+        f"{name}: column {at} ({names[at]!r}) is of {schema.field(at).type}, not numbers: leave it out (--exclude {leave}), or pick the "
+        "columns to read (--columns); --ids carries text through."
+    )
+
+
+def _width(entry: Any, place: Place, parquet: bool, at: int) -> int:
+    """How many features a column gives; for lists without a fixed length, as many as the first of them has."""
     import pyarrow as pa
 
-    rows = np.empty((batch.num_rows, sum(widths)), dtype=working)
+    if not _is_list(entry.type):
+        return 1
+    if pa.types.is_fixed_size_list(entry.type):
+        return int(entry.type.list_size)
+    for batch in _batches(place, parquet, [at], 0, 64):
+        lengths = [len(value) for value in batch.column(0).to_pylist() if value is not None]
+        if lengths:
+            return max(1, lengths[0])
+    raise SourceError(f"{place.name} has no list in its column {at} ({entry.name!r}) that tells how long they are.")
+
+
+def _batches(place: Place, parquet: bool, columns: list[int], skip: int, size: int) -> Iterator[Any]:
+    """Record batches, without the first `skip` rows."""
+    import pyarrow.parquet as pq
+
+    if not parquet:
+        with _ipc(place) as file:
+            for i in range(file.num_record_batches):
+                batch = file.get_batch(i)
+                for at in range(skip, batch.num_rows, size):
+                    yield batch.slice(at, size).select(columns)
+                skip = max(0, skip - batch.num_rows)
+        return
+    with place.open() as stream, pq.ParquetFile(place.path or stream, pre_buffer=False) as file:
+        present = file.schema_arrow.names
+        names = [present[at] for at in columns]
+        groups = list(range(file.num_row_groups))
+        while groups and skip >= file.metadata.row_group(groups[0]).num_rows:
+            skip -= file.metadata.row_group(groups.pop(0)).num_rows
+        for batch in file.iter_batches(min(size, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):
+            if skip < batch.num_rows:
+                yield batch.slice(skip)
+            skip = max(0, skip - batch.num_rows)
+
+
+def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
+    """The rows from `start` on, about so many at a time."""
+    import pyarrow as pa
+
+    at = start
+    try:
+        for batch in _batches(table.place, table.parquet, table.columns, start, rows):
+            yield _chunk(batch, table)
+            at += batch.num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, SourceError):
+            raise
+        raise SourceError(f"{table.place.name}, after row {at}: the file is damaged ({reason(error)}).") from None
+
+
+def _chunk(whole: Any, table: Table) -> Chunk:
+    names = {at: whole.column(place) for place, at in enumerate(table.columns)}
+    lists_only = len(table.widths) == 1 and table.widths[0] > 1
+    rows = np.empty((0 if lists_only else sum(table.widths), whole.num_rows), dtype=table.working)  # by columns, as they come
+    wide: dict[int, Array] = {}
+    bad: dict[int, str] = {}
     at = 0
-    for column, width in zip(batch.columns, widths, strict=True):
-        if pa.types.is_fixed_size_list(column.type):
-            if column.null_count:
-                raise SourceError(f"{name} has a missing list, and lists are features that must all be there.")
-            values = column.flatten()
-            rows[:, at : at + width] = _numbers(values, working).reshape(-1, width)
+    for column, width in zip(table.choice.features, table.widths, strict=True):
+        found = names[column]
+        if _is_list(found.type):
+            wide[at] = _lists(found, width, table, column, bad)
         else:
-            rows[:, at] = _numbers(column, working)
+            rows[at] = _numbers(found, table.working)
         at += width
+    turned = wide[0] if lists_only else _turned(rows)
+    for at, values in wide.items():
+        if turned is not values:
+            turned[:, at : at + values.shape[1]] = values
+    if bad:
+        turned = turned[[i for i in range(len(turned)) if i not in bad]]
+    ids = np.array([_texts(names[at]) for at in table.choice.ids], dtype=object).T if table.choice.ids else None
+    times = _times(names[table.choice.time], table) if table.choice.time is not None else None
+    return Chunk(whole.num_rows, turned, bad, ids, times)
+
+
+def _turned(columns: Array) -> Array:
+    """(n, D) from (D, n), a few columns at a time: they stay in the cache, which halves the time."""
+    rows = np.empty(columns.shape[::-1], dtype=columns.dtype)
+    for at in range(0, len(columns), _TURNED):
+        rows[:, at : at + _TURNED] = columns[at : at + _TURNED].T
     return rows
 
 
 def _numbers(column: Any, working: np.dtype[Any]) -> Array:
-    if column.null_count:
-        column = column.cast("float64") if str(column.type) == "bool" else column
-        return np.array([np.nan if value is None else value for value in column.to_pylist()], dtype=working)
+    """A column, with NaN where a value is missing."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(column.type) or (column.null_count and not pa.types.is_floating(column.type)):
+        if pa.types.is_boolean(column.type):
+            column = column.cast("int8")
+        column = column.cast("float64", safe=False)
     return np.asarray(column.to_numpy(zero_copy_only=False)).astype(working, copy=False)
+
+
+def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) -> Array:
+    """(n, width); rows whose list is missing or of another length are bad."""
+    import pyarrow.compute as pc
+
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(column), -1).to_numpy()).astype(np.int64)
+    whole = lengths == width
+    if not whole.all():
+        for row in np.flatnonzero(~whole).tolist():
+            what = "no list" if lengths[row] < 0 else f"a list of {lengths[row]} values"
+            bad[row] = f"has {what} where one of {width} is expected in column {at} ({table.names[at]!r})"
+        column = column.filter(np.asarray(whole))
+    flat = _numbers(pc.list_flatten(column), table.working).reshape(-1, width)
+    if whole.all():
+        return flat
+    values = np.full((len(lengths), width), np.nan, dtype=table.working)
+    values[whole] = flat
+    return values
+
+
+def _texts(column: Any) -> list[str]:
+    return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def _times(column: Any, table: Table) -> Array:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return np.asarray(column.cast(pa.timestamp("us")).to_numpy()).astype("datetime64[us]")
+    if _numpy_kind(column.type) is not None:
+        return _numbers(column, np.dtype(np.float64))
+    return times_of(_texts(column), table.place.name)

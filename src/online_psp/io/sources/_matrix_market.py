@@ -7,20 +7,24 @@ a number is cut off or has more than 21 digits (SciPy 1.12 to 1.17, scipy/scipy#
 
 from __future__ import annotations
 
-import gzip
+import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._numpy import open_array
-from online_psp.io.sources._source import Source, SourceError
+from online_psp.io.sources._bytes import clear_file
+from online_psp.io.sources._numpy import table_source
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place
+from online_psp.io.sources._source import Source, SourceError, check_shape, sliced
 from online_psp.io.sources._sparse import damaged, open_sparse, reading
 
+_LONG = re.compile(rb"[+-]?\d{19,}")
 _PIECE = 1 << 24  # bytes of text at a time
 _KIND = "Matrix Market file"
 _LAYOUTS, _FIELDS = ("coordinate", "array"), ("real", "double", "integer", "unsigned-integer", "pattern")
@@ -39,15 +43,29 @@ class Header(NamedTuple):
     """The number of the line with the sizes."""
 
 
-def open_matrix_market(path: Path, dtype: Any) -> Source:
+def open_matrix_market(place: Place, options: Options) -> Source:
     """A file of coordinates gives sparse rows, one that is a dense array dense ones."""
-    name = str(path)
-    with reading(name, _KIND), gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+    name = place.name
+    with reading(name, _KIND), clear_file(place.open(), name) as file:
         header = _header(file, name)
+        _check_size(header, options, name)
         if header.layout == "array":
-            return open_array(_dense(file, header, name), dtype, name)
-        matrix = _coordinates(file, header, name)
-    return open_sparse(matrix, dtype, name)
+            array = _dense(file, header, name)
+            check_shape(array.shape, name)
+            found = table_source(array, None, sliced(array, len(array)), name, "mtx", options)
+        else:
+            found = open_sparse(_coordinates(file, header, name), options, name)
+    return replace(found, kind="mtx", prints=(place.print(),))
+
+
+def _check_size(header: Header, options: Options, name: str) -> None:
+    """What the file says that it will take, before it is believed."""
+    if header.layout == "array":
+        options.check(16 * header.sizes[0] * header.sizes[1], "the table, which is read as a whole,", name)
+        return
+    rows, _, entries = header.sizes
+    copies = 2 if header.symmetry != "general" else 1
+    options.check(8 * rows + 48 * copies * entries, "the matrix, which is read as a whole,", name)
 
 
 def _header(file: Any, name: str) -> Header:
@@ -59,9 +77,9 @@ def _header(file: Any, name: str) -> Header:
         raise SourceError(f"{name} holds complex numbers, not real ones; write their real parts, or their sizes, to a file.")
     if layout not in _LAYOUTS or field not in _FIELDS or symmetry not in _SYMMETRIES or (layout == "array" and symmetry != "general"):
         raise SourceError(f"{name} is a Matrix Market file of a kind that is not read here, {layout} {field} {symmetry}.")
-    line, text = 2, file.readline()
+    line, text = 2, file.readline(_PIECE)
     while text.startswith(b"%") or text.isspace():
-        line, text = line + 1, file.readline()
+        line, text = line + 1, file.readline(_PIECE)
     sizes = text.decode("ascii", "replace").split()
     if len(sizes) != (3 if layout == "coordinate" else 2) or not all(size.isdecimal() for size in sizes):
         raise damaged(name, f"line {line} should have its sizes", _KIND)
@@ -72,7 +90,9 @@ def _pieces(file: Any, header: Header, width: int, name: str) -> Iterator[Array]
     """The numbers after the header, (n, width), a piece of the text at a time."""
     line = header.line + 1
     dtype = np.float64 if header.field in ("real", "double") else np.int64
-    while text := file.read(_PIECE) + file.readline():
+    while text := file.read(_PIECE) + file.readline(_PIECE):
+        if dtype is np.int64:
+            _check_range(text, line, name)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # older NumPy stops at what is no number, and only warns
@@ -82,6 +102,16 @@ def _pieces(file: Any, header: Header, width: int, name: str) -> Iterator[Array]
             raise damaged(name, _first_problem(text, line, width, dtype), _KIND) from None
         yield table
         line += text.count(b"\n")
+
+
+def _check_range(text: bytes, line: int, name: str) -> None:
+    """Whole numbers beyond 63 bits would end up as the largest that there is, without a word."""
+    found = _LONG.search(text)
+    while found:
+        if not -(1 << 63) <= int(found[0]) < 1 << 63:
+            number = line + text.count(b"\n", 0, found.start())
+            raise damaged(name, f"line {number} has {found[0].decode()[:40]}, a whole number beyond 64 bits; write it as real", _KIND)
+        found = _LONG.search(text, found.end())
 
 
 def _first_problem(text: bytes, line: int, width: int, dtype: Any) -> str:

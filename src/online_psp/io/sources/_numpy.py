@@ -1,58 +1,129 @@
-"""NumPy's own files, raw binary, arrays in memory, and iterables."""
+"""NumPy's own files, raw binary, and IDX files, as MNIST is published."""
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import shutil
+import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
 
 from online_psp.engine.types import Array
+from online_psp.io.sources._bytes import clear_file, pieces_of
+from online_psp.io.sources._chunks import ahead
+from online_psp.io.sources._identity import HeadPrint, RowsPrint
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place, archived
 from online_psp.io.sources._source import (
     Chunk,
+    Deadline,
+    Reader,
     Source,
     SourceError,
     UnknownSourceError,
-    check_shape,
-    joined,
-    peek,
+    reason,
     recut,
-    sliced,
-    sparse_block_rows,
     working_dtype,
-)  # fmt: skip
+)
 
 _SLAB_BYTES = 1 << 25
+_STEP_BYTES = 1 << 22
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def open_npy(path: Path, dtype: Any, name: str | None = None) -> Source:
-    """A memory-mapped file, in C or Fortran order."""
-    name = name or str(path)
+def open_npy(place: Place, options: Options) -> Source:
+    """Rows (N, D), or pictures (N, height, width), in C or Fortran order; a local file is memory-mapped."""
+    if place.path is not None:
+        with place.path.open("rb") as file:
+            plain = file.read(6) == b"\x93NUMPY"
+        if plain:
+            return _mapped(place.path, place.name, options)
+    return _streamed(lambda: clear_file(place.open(), place.name), place, options)
+
+
+def _mapped(path: Path, name: str, options: Options) -> Source:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise SourceError(f"{name} is not a whole .npy file of numbers ({error}).") from None
-    total, features = check_shape(array.shape, name)
-    return Source(name, features, working_dtype(array.dtype, dtype, name), mapped(array), total)
+    except (ValueError, EOFError, OverflowError) as error:
+        raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
+    table, shape = as_table(array, name)
+    scattered = table.ndim == array.ndim == 2 and table.flags.f_contiguous and not table.flags.c_contiguous
+    read = _by_columns(path, array, options) if scattered else mapped(table, options)
+    return table_source(table, shape, read, name, "npy", options)
 
 
-def mapped(array: Array) -> Any:
-    """A reader that lets go of the pages it has read, so that memory does not grow with the file.
+def _by_columns(path: Path, array: Any, options: Options) -> Reader:
+    """Rows of a Fortran-ordered file are spread over all of it: a stretch of every column is read, and turned.
 
-    Rows of a Fortran-ordered file are spread over all of it; there, as many are taken at once as fill some megabytes.
+    Not through the mapping, which would bring in many times what is asked for.
     """
     total, features = array.shape
-    pages: mmap.mmap | None = getattr(array, "_mmap", None)
-    scattered = array.flags.f_contiguous and not array.flags.c_contiguous
-    slab = max(1, _SLAB_BYTES // (features * array.itemsize)) if scattered else max(1, (1 << 22) // (features * array.itemsize))
+    kind, first = array.dtype, array.offset
+    file = path.open("rb")  # kept open: an unpacked file has no name any more
+    slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * kind.itemsize))
+
+    def pieces(start: int) -> Iterator[Array]:
+        for at in range(start, total, slab):
+            count = min(slab, total - at)
+            columns = np.empty((features, count), kind)
+            for column in range(features):
+                data = os.pread(file.fileno(), count * kind.itemsize, first + (column * total + at) * kind.itemsize)
+                columns[column] = np.frombuffer(data, kind)
+            yield np.ascontiguousarray(columns.T)
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return recut(pieces(start), size)
+
+    return read
+
+
+def as_table(array: Any, name: str) -> tuple[Any, tuple[int, ...] | None]:
+    """An array as rows, and the shape of a picture where the rows are pictures."""
+    shape = tuple(int(size) for size in array.shape)
+    if len(shape) == 3 and 0 not in shape[1:]:
+        return array.reshape(shape[0], -1), shape[1:]
+    if len(shape) != 2 or shape[1] < 1:
+        raise SourceError(f"{name} must be a table of rows and features, or pictures (N, height, width); its shape is {shape}.")
+    return array, None
+
+
+def table_source(table: Any, shape: tuple[int, ...] | None, read: Reader, name: str, kind: str, options: Options) -> Source:
+    """A source of rows that lie in an array."""
+    total, features = (int(size) for size in table.shape)
+    return Source(
+        name,
+        features,
+        working_dtype(table.dtype, options.dtype, name),
+        read,
+        total,
+        image_shape=shape,
+        kind=kind,
+        prints=(RowsPrint(Path(name).name, total, features * table.dtype.itemsize, rows_of(read)),),
+        schema=options.schema(),
+        **options.common(),
+    )
+
+
+def rows_of(read: Reader) -> Callable[[int, int], Any]:
+    """``rows(start, stop)`` from a reader, for digests."""
+
+    def rows(start: int, stop: int) -> Any:
+        return next(iter(read(start, stop - start, None))).rows
+
+    return rows
+
+
+def mapped(array: Array, options: Options) -> Reader:
+    """A reader that lets go of the pages it has read, so that memory does not grow with the file."""
+    total, features = array.shape
+    pages: mmap.mmap | None = getattr(array, "_mmap", None) or getattr(array.base, "_mmap", None)
+    slab = max(1, min(_STEP_BYTES, options.max_memory // 4) // max(1, features * array.itemsize))
 
     def pieces(start: int, size: int) -> Iterator[Array]:
         step = max(1, slab // size) * size
@@ -62,64 +133,108 @@ def mapped(array: Array) -> Any:
                 pages.madvise(mmap.MADV_DONTNEED)
             yield rows
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         return recut(pieces(start, size), size)
 
     return read
 
 
-def open_npz(path: Path, dtype: Any, member: str | None) -> Source:
-    """One array of an archive, decompressed as it is read."""
-    names = npz_names(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            chosen = _choose(str(path), names, member, lambda entry: len(npy_header(archive.open(entry + ".npy"), str(path))[0]))
-            name = f"{path}::{chosen}"
-            with archive.open(f"{chosen}.npy") as file:
-                shape, fortran, kind = npy_header(file, name)
-    except zipfile.BadZipFile as error:
-        raise SourceError(f"{path} is not a whole .npz file ({error}).") from None
-    total, features = check_shape(shape, name)
-    working = working_dtype(kind, dtype, name)
-    if fortran:
-        return _unpacked(path, chosen, dtype, name)
+def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, name: str | None = None) -> Source:
+    """An array that is read forward: compressed, in an archive, or elsewhere."""
+    name = name or place.name
+    with opened() as file:
+        shape, fortran, kind = npy_header(file, name)
+    if kind.hasobject:
+        raise SourceError(f"{name} holds Python objects, not numbers; save it again with numpy.save, as numbers.")
+    working_dtype(kind, options.dtype, name)
+    table, picture = as_table(np.lib.stride_tricks.as_strided(np.empty((), kind), shape, [0] * len(shape)), name)
+    total, features = table.shape
+    if fortran and min(total, features) > 1:
+        return _unpacked(opened, shape, kind, name, options)
+    row = features * kind.itemsize
+    options.check(row, "one row", name)
 
-    def rows() -> Iterator[Array]:
-        step = max(1, (1 << 22) // (features * kind.itemsize))
-        with zipfile.ZipFile(path) as archive, archive.open(f"{chosen}.npy") as file:
+    def pieces(start: int) -> Iterator[Array]:
+        step = max(1, min(_STEP_BYTES, options.max_memory // 4) // row)
+        with opened() as file:
             npy_header(file, name)
-            for at in range(0, total, step):
-                wanted = min(step, total - at) * features * kind.itemsize
-                try:
-                    data = file.read(wanted)
-                except (zipfile.BadZipFile, EOFError, OSError) as error:
-                    raise SourceError(f"{name}, after row {at}: the archive is damaged ({error}).") from None
+            _pass(file, start * row)
+            for at in range(start, total, step):
+                wanted = min(step, total - at) * row
+                data = _exactly(file, wanted, f"{name}, after row {at}")
                 if len(data) < wanted:
-                    raise SourceError(f"{name} ends after row {at + len(data) // (features * kind.itemsize)} of {total}.")
+                    raise SourceError(f"{name} ends after row {at + len(data) // row} of {total}.")
                 yield np.frombuffer(data, kind).reshape(-1, features)
 
-    return Source(name, features, working, lambda start, size: recut(rows(), size, start), total)
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return ahead(recut(pieces(start), size), options.max_memory)
+
+    return table_source(table, picture, read, name, "npy", options)
 
 
-def npz_names(path: Path) -> list[str]:
+def _exactly(file: BinaryIO, size: int, where: str) -> bytes:
+    """As many bytes as asked for, unless the data ends: pipes and archives give fewer at a time."""
+    data = bytearray()
+    try:
+        while len(data) < size:
+            part = file.read(size - len(data))
+            if not part:
+                break
+            data += part
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise SourceError(f"{where}: the data is damaged ({reason(error)}).") from None
+    return bytes(data)
+
+
+def _pass(file: BinaryIO, size: int) -> None:
+    """Move forward, by reading where that is the only way."""
+    if size and file.seekable():
+        file.seek(size, 1)
+        return
+    while size > 0 and (part := file.read(min(size, 1 << 20))):
+        size -= len(part)
+
+
+def open_npz(place: Place, options: Options) -> Source:
+    """One array of an archive, decompressed as it is read."""
+    names = npz_names(place)
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        chosen = _choose(place.name, names, options.member, lambda entry: _dimensions(archive, entry, place.name))
+
+    def opened() -> BinaryIO:
+        return archived(place.open(), f"{chosen}.npy")
+
+    return _streamed(opened, place, options, f"{place.name}::{chosen}")
+
+
+def npz_names(place: Place) -> list[str]:
     """The arrays in an archive."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with place.open() as file, zipfile.ZipFile(file) as archive:
             return [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
-    except zipfile.BadZipFile as error:
-        raise SourceError(f"{path} is not a whole .npz file ({error}).") from None
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise SourceError(f"{place.name} is not a whole .npz file ({reason(error)}).") from None
+
+
+def _dimensions(archive: zipfile.ZipFile, entry: str, name: str) -> int:
+    with archive.open(entry + ".npy") as file:
+        return len(npy_header(file, f"{name}::{entry}")[0])
+
+
+_USUAL_NAMES = ("X", "fea", "data")
 
 
 def _choose(path: str, names: list[str], member: str | None, dimensions: Any) -> str:
-    """The array that was asked for, or the only table that there is."""
+    """The array that was asked for, the only table that there is, or the one with a usual name."""
     if member is not None:
         if member not in names:
             raise UnknownSourceError(f"{path} has no array {member!r}; it has {', '.join(names) or 'none'}.")
         return member
-    tables = [name for name in names if dimensions(name) == 2]
-    if len(tables) != 1:
-        raise UnknownSourceError(f"{path} has {len(tables)} tables ({', '.join(tables)}); name the one to read: {path}::NAME.")
-    return tables[0]
+    tables = [name for name in names if dimensions(name) in (2, 3)]
+    usual = [name for name in _USUAL_NAMES if name in tables]
+    if len(tables) == 1 or usual:
+        return (usual or tables)[0]
+    raise UnknownSourceError(f"{path} has {len(tables)} tables ({', '.join(tables)}); name the one to read: {path}::NAME.")
 
 
 def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -128,102 +243,143 @@ def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dt
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, kind = reader(file)
-    except (ValueError, EOFError) as error:
-        raise SourceError(f"{name} is not an array of numbers ({error}).") from None
+    except SourceError:
+        raise
+    except Exception as error:  # headers are parsed as Python literals, which fail in many ways
+        raise SourceError(f"{name} is not an array of numbers ({reason(error)}).") from None
+    if any(size < 0 for size in shape):
+        raise SourceError(f"{name} is not an array of numbers (its shape is {shape}).")
     return shape, fortran, kind
 
 
-def _unpacked(path: Path, member: str, dtype: Any, name: str) -> Source:
+def _unpacked(opened: Callable[[], BinaryIO], shape: tuple[int, ...], kind: np.dtype[Any], name: str, options: Options) -> Source:
     """Columns first: rows can only be had from a file that can be searched, so it is unpacked to disk, unnamed."""
+    options.check(int(np.prod(shape, dtype=object)) * kind.itemsize, "the array, which lies by columns and must be unpacked,", name)
     with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as packed, open(Path(folder) / "columns.npy", "wb") as file:
+        path = Path(folder) / "columns.npy"
+        with opened() as packed, path.open("wb") as file:
             shutil.copyfileobj(packed, file, 1 << 20)
-        return open_npy(Path(folder) / "columns.npy", dtype, name)  # the mapping outlives the name
+        return _mapped(path, name, options)  # the mapping outlives the name
 
 
-def open_raw(file: Path | BinaryIO, dtype: Any, features: int, name: str) -> Source:
+def open_raw(place: Place, options: Options) -> Source:
     """Rows of numbers, one after the other and nothing else."""
-    kind = np.dtype(np.float64 if dtype is None else dtype)
-    working = working_dtype(kind, None, name)
-    if isinstance(file, Path):
-        size, row = os.path.getsize(file), features * kind.itemsize
-        if size % row:
-            raise SourceError(f"{name}, row {size // row + 1}: the file ends in the middle of a row of {features} {kind} values.")
-        if size == 0:
-            return Source(name, features, working, lambda start, size: iter(()), 0)
-        array: Any = np.memmap(file, kind, "r", shape=(size // row, features))
-        return Source(name, features, working, mapped(array), size // row)
-    return Source(name, features, working, lambda start, size: _raw_rows(file, kind, features, name, start, size), once=True)
+    if options.features is None:
+        raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--features, --dtype).")
+    if place.path is None:
+        return open_raw_stream(place.open(), place.name, options)
+    features, kind = options.features, _raw_kind(options.dtype, place.name)
+    size, row = place.path.stat().st_size, features * kind.itemsize
+    if size % row:
+        raise SourceError(f"{place.name}, row {size // row + 1}: the file ends in the middle of a row of {features} {kind} values.")
+    working = working_dtype(kind, None, place.name)
+    array: Any = np.memmap(place.path, kind, "r", shape=(size // row, features)) if size else np.zeros((0, features), kind)
+    read = mapped(array, options)
+    schema = {**options.schema(), "stored": kind.str}
+    return Source(place.name, features, working, read, size // row, kind="raw", prints=(place.print(),), schema=schema, **options.common())
 
 
-def _raw_rows(file: BinaryIO, kind: np.dtype[Any], features: int, name: str, skip: int, size: int) -> Iterator[Chunk]:
-    row = features * kind.itemsize
-    at = 0
-    while True:
-        data = read_exactly(file, row * (min(size, skip - at) if at < skip else size))
+def _raw_kind(dtype: Any, name: str) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(np.float64 if dtype is None else dtype)
+    except TypeError as error:
+        raise UnknownSourceError(f"{name}: there is no type {dtype!r} ({reason(error)}).") from None
+    working_dtype(kind, None, name)
+    return kind
+
+
+def open_raw_stream(file: BinaryIO, name: str, options: Options) -> Source:
+    """The same from a pipe."""
+    features, kind = options.features or 1, _raw_kind(options.dtype, name)
+    known, row = HeadPrint(name), features * kind.itemsize
+    options.check(row, "one row", name)
+    pieces = pieces_of(file, patient=False)
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        data, skip, at = bytearray(), start * row, start
+        for piece in pieces:
+            if piece is None:
+                if deadline is None:
+                    continue
+                if len(data) < row or not deadline():
+                    yield Chunk(0, np.zeros((0, features), kind), {})
+                    continue
+            else:
+                known.saw(piece)
+                passed = min(skip, len(piece))
+                skip -= passed
+                data += memoryview(piece)[passed:]
+            due = deadline is not None and len(data) >= row and deadline()
+            while len(data) >= size * row or (due and len(data) >= row):
+                count = min(size, len(data) // row)
+                yield Chunk(count, _rows(data, count * row, kind, features), {})
+                del data[: count * row]
+                at, due = at + count, False
         if len(data) % row:
             raise SourceError(f"{name}, row {at + len(data) // row + 1}: the data ends in the middle of a row of {features} {kind} values.")
-        if not data:
-            return
-        at += len(data) // row
-        if at > skip:
-            yield Chunk(len(data) // row, np.frombuffer(data, kind).reshape(-1, features), {})
+        if data:
+            yield Chunk(len(data) // row, _rows(data, len(data), kind, features), {})
+
+    schema = {**options.schema(), "stored": kind.str}
+    working = working_dtype(kind, None, name)
+    return Source(name, features, working, read, once=True, kind="raw", prints=(known,), schema=schema, **options.common())
 
 
-def read_exactly(file: BinaryIO, size: int) -> bytes:
-    """As many bytes as asked for, unless the data ends: pipes give fewer at a time."""
-    data = bytearray()
-    while len(data) < size:
-        part = file.read(size - len(data))
-        if not part:
-            break
-        data += part
-    return bytes(data)
+def _rows(data: bytearray, size: int, kind: np.dtype[Any], features: int) -> Array:
+    return np.frombuffer(bytes(memoryview(data)[:size]), kind).reshape(-1, features)
 
 
-def open_array(array: Any, dtype: Any, name: str) -> Source:
-    """Anything with a shape of two numbers that can be sliced."""
-    names = [str(column) for column in array.columns] if hasattr(array, "columns") else None
-    if hasattr(array, "to_numpy"):
-        array = array.to_numpy()
-    total, features = check_shape(tuple(array.shape), name)
-    return Source(name, features, working_dtype(array.dtype, dtype, name), sliced(array, total), total, feature_names=names)
+def looks_like_idx(head: bytes) -> bool:
+    """Whether decompressed bytes begin as an IDX file does."""
+    return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and 1 <= head[3] <= 8
 
 
-def open_iterable(items: Iterator[Any], dtype: Any, name: str) -> Source:
-    """Rows, or blocks of rows, in any sizes; the position in it is the number of rows."""
-    first, items = peek(items)
-    if first is None:
-        raise SourceError(f"{name} is empty, so that not even the number of features is known.")
-    shape, sparse = np.shape(first), issparse(first)
-    features = shape[-1] if shape else 0
-    if len(shape) not in (1, 2) or features < 1:
-        raise SourceError(f"{name} must give rows or blocks of rows; its first item has shape {shape}.")
+def open_idx(place: Place, options: Options) -> Source:
+    """A magic number, the sizes, the numbers; gzip is undone where it is found."""
 
-    def arrays() -> Iterator[Any]:
-        seen = 0
-        gathered: list[Any] = []
-        for item in items:
-            rows: Any = csr_array(item if issparse(item) else np.atleast_2d(item)) if sparse else np.atleast_2d(np.asarray(item))
-            if rows.ndim != 2 or rows.shape[1] != features:
-                raise SourceError(f"{name}, row {seen + 1}: rows must have {features} values; this item has shape {np.shape(item)}.")
-            seen += rows.shape[0]
-            if rows.shape[0] > 16:
-                if gathered:
-                    yield joined(gathered)
-                    gathered = []
-                yield rows
-                continue
-            gathered.append(rows)
-            if len(gathered) == 64:
-                yield joined(gathered)
-                gathered = []
-        if gathered:
-            yield joined(gathered)
+    def opened() -> BinaryIO:
+        return clear_file(place.open(), place.name)
 
-    kind = first.dtype if sparse else np.asarray(first).dtype
-    block = sparse_block_rows(shape[0], first.nnz) if sparse else None
-    with contextlib.suppress(TypeError):
-        working = working_dtype(kind, dtype, name)
-        return Source(name, features, working, lambda start, size: recut(arrays(), size, start), once=True, block=block)
-    raise SourceError(f"{name} must give numbers; its first item has dtype {kind}.")
+    with opened() as file:
+        start = _exactly(file, 4, place.name)
+        if not looks_like_idx(start):
+            raise SourceError(
+                f"{place.name} is not an IDX file: it begins with the magic number {start.hex(' ') or '(nothing)'}, "
+                "where images begin with 00 00 08 03."
+            )
+        kind, sizes = np.dtype(_IDX_TYPES[start[2]]), _exactly(file, 4 * start[3], place.name)
+    header = 4 + 4 * start[3]
+    if len(sizes) < header - 4:
+        raise SourceError(f"{place.name} is truncated: its header of {header} bytes ends after {4 + len(sizes)}; get it again.")
+    shape = struct.unpack(f">{start[3]}I", sizes)
+    table, picture = as_table(np.lib.stride_tricks.as_strided(np.empty((), kind), shape, [0] * len(shape)), place.name)
+    total, features = table.shape
+    row = features * kind.itemsize
+    options.check(row, "one row", place.name)
+
+    def pieces(begin: int) -> Iterator[Array]:
+        step = max(1, min(_STEP_BYTES, options.max_memory // 4) // row)
+        with opened() as file:
+            _pass(file, header + begin * row)
+            have = header + begin * row
+            for at in range(begin, total, step):
+                wanted = min(step, total - at) * row
+                data = _exactly(file, wanted, f"{place.name}, after row {at}")
+                have += len(data)
+                if len(data) < wanted:
+                    raise _idx_size(place.name, "is truncated", shape, header + total * row, have)
+                yield np.frombuffer(data, kind).reshape(-1, features)
+            if file.read(1):
+                raise _idx_size(place.name, "has bytes left over", shape, header + total * row, have + 1)
+
+    def read(begin: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return ahead(recut(pieces(begin), size), options.max_memory)
+
+    return table_source(table, picture, read, place.name, "idx", options)
+
+
+def _idx_size(name: str, what: str, shape: tuple[int, ...], wanted: int, have: int) -> SourceError:
+    sizes = "×".join(map(str, shape))
+    return SourceError(
+        f"{name} {what}: {sizes} numbers need {wanted} bytes and it has {have}{' or more' if have > wanted else ''}; get it again."
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from online_psp.engine.types import Array, Floats
+from online_psp.io.sources._identity import Print, identify
 
 BLOCK_ENTRIES = 1 << 18  # of sparse rows: with their places, about four megabytes
 MOST_ROWS, FEWEST_ROWS = 8192, 32
@@ -26,6 +29,10 @@ class MissingExtraError(SourceError):
 
 class UnknownSourceError(SourceError):
     """Something that cannot be told to be a source at all, or options that do not fit it."""
+
+
+class EmptySourceError(SourceError):
+    """A file with nothing in it."""
 
 
 class BadRow(NamedTuple):
@@ -46,6 +53,14 @@ class Block(NamedTuple):
     rows: Any
     """(n, D): the good ones, float32 or float64; an array, or a CSR array where the source is sparse."""
     bad: list[BadRow]
+    ids: Array | None = None
+    """(length, number of id columns) strings, those of bad rows included; None where no `ids` were asked for."""
+    times: Array | None = None
+    """(length,) float64 seconds or datetime64[us], those of bad rows included; None where no `time_column` was asked for."""
+
+
+Deadline = Callable[[], bool]
+"""Says whether the caller wants what has arrived, now."""
 
 
 class Chunk(NamedTuple):
@@ -55,18 +70,35 @@ class Chunk(NamedTuple):
     rows: Any
     bad: dict[int, str]
     """Place in the chunk → what is wrong with it; these rows are not in `rows`."""
+    ids: Array | None = None
+    times: Array | None = None
+
+
+def default_max_memory() -> int:
+    """A quarter of the machine's memory."""
+    try:
+        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) // 4
+    except (AttributeError, ValueError, OSError):  # not POSIX
+        return 1 << 31
+
+
+Reader = Callable[[int, int, Deadline | None], Iterator[Chunk]]
+"""``read(start, size, deadline)``: chunks of exactly `size` rows from row `start` on; the last may be shorter, and so may those of a slow
+source that end because ``deadline()`` says so. With a deadline, a slow source gives chunks of no rows while nothing arrives."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows from somewhere, a block at a time."""
+    """Rows from somewhere, a block at a time.
+
+    `open_source` makes these. What a user should know about how the rows were taken is in `notes` and `warnings`.
+    """
 
     name: str
     features: int
     dtype: np.dtype[Any]
     """float32 or float64: what the blocks have."""
-    read: Callable[[int, int], Iterator[Chunk]] = field(repr=False)
-    """``read(start, size)``: chunks of exactly `size` rows from row `start` on; only the last may be shorter."""
+    read: Reader = field(repr=False)
     total: int | None = None
     """Rows, where that is known."""
     once: bool = False
@@ -77,26 +109,124 @@ class Source:
     """More about where row i (from 0) is: a line, a file."""
     block: int | None = None
     """How many rows make a block, where the number of features does not tell: for sparse rows."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences that say what was taken for what: header, delimiter, row numbers that were left out, …"""
+    warnings: list[str] = field(default_factory=list)
+    """Sentences about what may be wrong with the data, though it can be read."""
+    missing: str = "error"
+    """"error": a row with a missing value is a bad row; "keep": it has NaN in its place."""
+    kind: str = "rows"
+    prints: tuple[Print, ...] = field(default=(), repr=False)
+    """What the source is known by; see `identity`."""
+    schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How it was read: columns, header, delimiter, …"""
+    max_memory: int = field(default_factory=default_max_memory, repr=False)
+    """Bytes that one block may take."""
+    column_numbers: list[int] | None = field(default=None, repr=False)
+    """Which column of the file each feature is, from 0; None where they are the same."""
+    marks: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What becomes known only as the source is read, for `identity`."""
+    count: Callable[[], int] | None = field(default=None, repr=False)
+    """Counts the rows, faster than reading them does, where `total` is not known."""
+    foreign: bool = False
+    """Errors of the reader are the caller's own (an iterable), and are passed on as they are."""
 
-    def blocks(self, size: int | None = None, start: int = 0) -> Iterator[Block]:
+    def blocks(self, size: int | None = None, start: int = 0, *, deadline: Deadline | None = None) -> Iterator[Block]:
         """The rows from number `start` on, `size` at a time.
 
         Blocks are cut at multiples of `size` counted from `start` and cover good and bad rows alike, so that whoever stops after one of
         them and starts there again gets the same blocks.
+
+        Parameters
+        ----------
+        deadline : callable, optional
+            For pipes and other slow sources: a block ends early where this says so and a row is waiting. While no row arrives, blocks of
+            length 0 are given about every quarter of a second, so that the caller can see to its timers and signals.
         """
         size = size or self.block_rows()
+        self._check_memory(size)
         at = start
-        for chunk in self.read(start, size):
-            if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
-                raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
+        for chunk in self._chunks(start, size, deadline):
             yield self._screened(at, chunk)
             at += chunk.length
+
+    def _chunks(self, start: int, size: int, deadline: Deadline | None) -> Iterator[Chunk]:
+        """What the reader gives, with every error of a library as one sentence."""
+        at = start
+        chunks = self.read(start, size, deadline)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except (SourceError, KeyboardInterrupt):
+                raise
+            except MemoryError:
+                raise SourceError(f"{self.name}, after row {at}: there is not enough memory to read on; try a smaller --block.") from None
+            except Exception as error:  # whatever a library makes of a damaged file
+                if self.foreign:
+                    raise
+                raise SourceError(f"{self.name}, after row {at}: the data cannot be read ({reason(error)}).") from None
+            if chunk is None:
+                return
+            if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
+                raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
+            yield chunk
+            at += chunk.length
+
+    def gather(self) -> Any:
+        """All rows at once, (N, D), as the type that the source has; a bad row is a SourceError.
+
+        For data that fits into memory: twice what a block may take, at most.
+        """
+        if self.total is not None:
+            needed = self.total * self.features * self.dtype.itemsize
+            if self.block is None and needed > 2 * self.max_memory:
+                raise SourceError(
+                    f"{self.name}: all of its {self.total} rows at once would take {megabytes(needed)}, "
+                    f"and {megabytes(2 * self.max_memory)} are allowed."
+                )
+        parts, at, taken = [], 0, 0
+        for chunk in self._chunks(0, self.block_rows(), None):
+            block = self._screened(at, chunk)
+            if block.bad:
+                raise SourceError(f"{self.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+            at += chunk.length
+            taken += 0 if issparse(chunk.rows) else chunk.rows.nbytes
+            if taken > 2 * self.max_memory:
+                raise SourceError(f"{self.name}: all of its rows at once would take more than {megabytes(2 * self.max_memory)}.")
+            parts.append(chunk.rows)
+        if not parts:
+            raise SourceError(f"{self.name} has no rows.")
+        rows = joined(parts)
+        native = rows.dtype.newbyteorder("=")
+        return rows.astype(native, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=native)
+
+    def identity(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What this source is known by, as JSON; see `different`.
+
+        Parameters
+        ----------
+        since : identity, optional
+            The one stored when a run was stopped. Needed for comparing with it: the parts that it covers are looked at again.
+        """
+        schema = {"features": self.features, "dtype": self.dtype.name, **_names_for_json(self.feature_names), **self.schema}
+        schema.update(total=self.total, missing=self.missing, **self.marks)
+        return identify(self.kind, self.prints, schema, not self.once, since)
+
+    def _check_memory(self, size: int) -> None:
+        needed = size * self.features * self.dtype.itemsize
+        if self.block is None and needed > self.max_memory:
+            raise SourceError(
+                f"{self.name}: a block of {size} rows of {self.features} values takes {megabytes(needed)}, and "
+                f"{megabytes(self.max_memory)} are allowed; read fewer rows at a time (--block) or allow more (--max-memory)."
+            )
 
     def block_rows(self) -> int:
         """As many rows as make a few megabytes."""
         if self.block is not None:
             return self.block
-        return int(np.clip((1 << 22) // (max(1, self.features) * self.dtype.itemsize), FEWEST_ROWS, MOST_ROWS))
+        row = max(1, self.features) * self.dtype.itemsize
+        fewest = max(1, min(FEWEST_ROWS, self.max_memory // (4 * row)))
+        return int(np.clip(min(1 << 22, self.max_memory // 4) // row, fewest, MOST_ROWS))
 
     def _screened(self, start: int, chunk: Chunk) -> Block:
         """The rows in the working precision, without those that have NaN, infinity or squares that overflow."""
@@ -104,25 +234,29 @@ class Source:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = rows.astype(self.dtype, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=self.dtype)
             flat = rows.data if issparse(rows) else rows.ravel()
-            good = None if np.isfinite(np.dot(flat, flat)) else np.isfinite(_row_squares(rows))
+            good = None if np.isfinite(np.dot(flat, flat)) else np.isfinite(_row_squares(rows, self.missing == "keep"))
         if not chunk.bad and good is None:
-            return Block(start, chunk.length, rows, [])
+            return Block(start, chunk.length, rows, [], chunk.ids, chunk.times)
         problems = dict(chunk.bad)
         if good is not None:
             places = [place for place in range(chunk.length) if place not in chunk.bad]
             for i in np.flatnonzero(~good):
                 problems[places[i]] = self._problem(*_values(rows, int(i)))
             rows = rows[good]
-        return Block(start, chunk.length, rows, [BadRow(start + place + 1, problems[place]) for place in sorted(problems)])
+        bad = [BadRow(start + place + 1, problems[place]) for place in sorted(problems)]
+        return Block(start, chunk.length, rows, bad, chunk.ids, chunk.times)
 
     def _problem(self, row: Array, columns: Array) -> str:
-        bad = ~np.isfinite(row)
+        bad = np.isinf(row) if self.missing == "keep" else ~np.isfinite(row)
         if not bad.any():
             return f"has values too large for {self.dtype} (their squares overflow)"
         first = int(np.argmax(bad))
-        at = int(columns[first])
-        column = f"column {at + 1}" if self.feature_names is None else f"column {self.feature_names[at]!r}"
-        return f"has {'an empty or NaN value' if np.isnan(row[first]) else 'an infinite value'} in {column}"
+        return f"has {'an empty or NaN value' if np.isnan(row[first]) else 'an infinite value'} in {self.column(int(columns[first]))}"
+
+    def column(self, feature: int) -> str:
+        """A feature as messages name it: by its column's number from 0, as options do, and its name."""
+        number = feature if self.column_numbers is None else self.column_numbers[feature]
+        return f"column {number}" if self.feature_names is None else f"column {number} ({self.feature_names[feature]!r})"
 
     def where(self, row: int) -> str:
         """The source and the row, for messages; `row` counts from 1."""
@@ -130,11 +264,13 @@ class Source:
         return f"{self.name}, row {row}{f' ({place})' if place else ''}"
 
 
-def _row_squares(rows: Any) -> Floats:
+def _row_squares(rows: Any, without_nan: bool = False) -> Floats:
     """``‖x‖²`` of every row, as its own precision has it."""
     if not issparse(rows):
+        rows = np.where(np.isnan(rows), 0, rows) if without_nan else rows
         return np.asarray(np.einsum("ij,ij->i", rows, rows))
-    squares = rows.data.astype(np.float64) ** 2
+    values = np.where(np.isnan(rows.data), 0, rows.data) if without_nan else rows.data
+    squares = values.astype(np.float64) ** 2
     return np.bincount(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), squares, rows.shape[0]).astype(rows.dtype)
 
 
@@ -144,6 +280,24 @@ def _values(rows: Any, i: int) -> tuple[Array, Array]:
         return rows[i], np.arange(rows.shape[1])
     entries = slice(rows.indptr[i], rows.indptr[i + 1])
     return rows.data[entries], rows.indices[entries]
+
+
+def megabytes(count: int) -> str:
+    """Bytes, for people."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+def reason(error: BaseException) -> str:
+    """What a library says of an error, in one line."""
+    text = " ".join((str(error).splitlines() or [""])[0].split()).rstrip(".")
+    return text[:300] if text else type(error).__name__
+
+
+def _names_for_json(names: list[str] | None) -> dict[str, Any]:
+    """All names where they are few; many are known by a digest, so that a header stays small."""
+    if names is None or sum(map(len, names)) <= 8192:
+        return {"feature_names": names}
+    return {"feature_names": None, "names_digest": hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()}
 
 
 def sparse_block_rows(rows: int, entries: int) -> int:
@@ -170,8 +324,8 @@ def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def recut(arrays: Iterable[Any], size: int, skip: int = 0) -> Iterator[Chunk]:
-    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows."""
+def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | None = None) -> Iterator[Chunk]:
+    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows; shorter ones when it is time."""
     waiting: list[Any] = []
     have = 0
     for array in arrays:
@@ -187,6 +341,9 @@ def recut(arrays: Iterable[Any], size: int, skip: int = 0) -> Iterator[Chunk]:
         if rest.shape[0]:
             waiting.append(rest.copy())  # so that a large piece is not kept for a small rest of it
             have += rest.shape[0]
+        if have and deadline is not None and deadline():
+            yield Chunk(have, joined(waiting), {})
+            waiting, have = [], 0
     if have:
         yield Chunk(have, joined(waiting), {})
 
@@ -198,10 +355,10 @@ def joined(parts: list[Any]) -> Any:
     return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
 
 
-def sliced(array: Any, total: int) -> Callable[[int, int], Iterator[Chunk]]:
+def sliced(array: Any, total: int) -> Reader:
     """A reader for whatever gives rows by slicing."""
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         for at in range(start, total, size):
             rows = array[at : min(at + size, total)]
             rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)

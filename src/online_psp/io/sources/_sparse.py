@@ -9,15 +9,28 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._numpy import npy_header
-from online_psp.io.sources._source import BLOCK_ENTRIES, FEWEST_ROWS, MOST_ROWS, Chunk, Source, SourceError, check_shape, working_dtype
+from online_psp.io.sources._identity import RowsPrint
+from online_psp.io.sources._numpy import npy_header, rows_of
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place
+from online_psp.io.sources._source import (
+    BLOCK_ENTRIES,
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Chunk,
+    Deadline,
+    Source,
+    SourceError,
+    check_shape,
+    reason,
+    working_dtype,
+)
 
 _PARTS = ("data", "indices", "indptr")
 
@@ -34,28 +47,33 @@ Opened = Callable[[], AbstractContextManager[Parts]]
 """Gives the arrays, for one walk over them."""
 
 
-def sparse_source(opened: Opened, shape: Any, dtype: Any, name: str) -> Source:
+def sparse_source(opened: Opened, shape: Any, options: Options, name: str) -> Source:
     """Rows that lie one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
     total, features = check_shape(whole_numbers(shape, name), name)
     with reading(name), opened() as parts:
-        working = working_dtype(parts.data.dtype, dtype, name)
+        working = working_dtype(parts.data.dtype, options.dtype, name)
         block = _check(parts, total, name)
+        entries = int(parts.data.shape[0])
 
-    def read(start: int, size: int) -> Iterator[Chunk]:
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         with opened() as parts:
             for at in range(start, total, size):
-                yield _chunk(parts, at, min(at + size, total), features, working, name)
+                yield _chunk(parts, (at, min(at + size, total)), features, working, name, options)
 
-    return Source(name, features, working, read, total, block=block)
+    row_bytes = 12 * entries // max(1, total)
+    return Source(
+        name, features, working, read, total, block=block, kind="sparse", prints=(RowsPrint(name, total, row_bytes, rows_of(read)),),
+        schema=options.schema(), **options.common(),
+    )  # fmt: skip
 
 
-def open_sparse(matrix: Any, dtype: Any, name: str) -> Source:
+def open_sparse(matrix: Any, options: Options, name: str) -> Source:
     """A matrix in memory, of any of SciPy's formats."""
     with reading(name):
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # before anything follows its indices
         rows = matrix.tocsr()
-    return sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, dtype, name)
+    return sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
 
 
 def is_sparse_npz(names: list[str]) -> bool:
@@ -63,30 +81,39 @@ def is_sparse_npz(names: list[str]) -> bool:
     return {"format", "data"} <= set(names) or {"indices", "indptr"} <= set(names)
 
 
-def open_sparse_npz(path: Path, names: list[str], dtype: Any) -> Source:
+def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
     """CSR is decompressed as it is read, and the other formats as a whole."""
     missing = [each for each in ("format", "shape", "data") if each not in names]
     if not missing:
-        with zipfile.ZipFile(path) as archive, reading(str(path)):
+        with reading(place.name), place.open() as file, zipfile.ZipFile(file) as archive:
+            if any(archive.getinfo(f"{part}.npy").file_size > 1 << 16 for part in ("format", "shape")):
+                raise damaged(place.name, "its format and shape are not those of one")
             kind = np.lib.format.read_array(archive.open("format.npy"), allow_pickle=False)
             shape = np.lib.format.read_array(archive.open("shape.npy"), allow_pickle=False)
+            unpacked = sum(archive.getinfo(f"{part}.npy").file_size for part in names)
         layout = kind.item().decode("ascii", "replace") if kind.dtype.kind == "S" and kind.ndim == 0 else str(kind)
         missing = [each for each in _PARTS if each not in names] if layout in ("csr", "csc", "bsr") else []
     if missing:
-        raise _without(missing, str(path))
+        raise _without(missing, place.name)
     if layout != "csr":
         from scipy.sparse import load_npz
 
-        with reading(str(path)):
-            matrix = load_npz(path)
-        return open_sparse(matrix, dtype, str(path))
+        options.check(3 * unpacked + _pointer_bytes(shape, place.name), "the matrix, which is read as a whole,", place.name)
+        with reading(place.name), place.open() as file:
+            matrix = load_npz(file)
+        return open_sparse(matrix, options, place.name)
 
     @contextmanager
     def opened() -> Iterator[Parts]:
-        with zipfile.ZipFile(path) as archive:
-            yield Parts(*(_Packed(archive.open(f"{part}.npy"), f"{path}::{part}") for part in _PARTS))
+        with place.open() as file, zipfile.ZipFile(file) as archive:
+            yield Parts(*(_Packed(archive.open(f"{part}.npy"), f"{place.name}::{part}") for part in _PARTS))
 
-    return sparse_source(opened, shape, dtype, str(path))
+    return sparse_source(opened, shape, options, place.name)
+
+
+def _pointer_bytes(shape: Any, name: str) -> int:
+    """What the row pointers of a matrix alone will take."""
+    return 8 * sum(whole_numbers(shape, name))
 
 
 class _Packed:
@@ -111,7 +138,7 @@ def is_sparse_group(group: Any) -> bool:
     return sum(part in group for part in _PARTS) >= 2
 
 
-def open_sparse_group(group: Any, dtype: Any, name: str) -> Source:
+def open_sparse_group(group: Any, options: Options, name: str) -> Source:
     """AnnData's csr_matrix and csc_matrix, where rows are samples, and 10x matrices (features × cells, CSC), where cells are."""
     missing = [part for part in _PARTS if part not in group]
     if missing:
@@ -121,14 +148,16 @@ def open_sparse_group(group: Any, dtype: Any, name: str) -> Source:
         raise SourceError(f"{name} must have its data, indices and indptr as arrays; some of them are groups.")
     layout, shape = _layout(group, name)
     if layout == "csr":
-        return sparse_source(lambda: nullcontext(parts), shape, dtype, name)
+        return sparse_source(lambda: nullcontext(parts), shape, options, name)
     from scipy.sparse import csc_array
 
     rows, columns = whole_numbers(shape, name)
+    held = sum(int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize for part in parts)
+    options.check(3 * held + 8 * (rows + columns), "the matrix, which lies by columns and is read as a whole,", name)
     with reading(name):
         _check(parts, columns, name)
         matrix = csc_array(tuple(part[:] for part in parts), shape=(rows, columns))
-    return open_sparse(matrix, dtype, name)
+    return open_sparse(matrix, options, name)
 
 
 def _layout(group: Any, name: str) -> tuple[str, Any]:
@@ -176,11 +205,13 @@ def _check(parts: Parts, total: int, name: str) -> int:
     return size
 
 
-def _chunk(parts: Parts, start: int, stop: int, features: int, working: np.dtype[Any], name: str) -> Chunk:
+def _chunk(parts: Parts, ends: tuple[int, int], features: int, working: np.dtype[Any], name: str, options: Options) -> Chunk:
     """Rows `start` … `stop`−1 as CSR, with every place once and in order."""
+    start, stop = ends
     with reading(f"{name}, after row {start}"):
         pointers = np.asarray(parts.indptr[start : stop + 1]).astype(np.int64)
         entries = slice(int(pointers[0]), int(pointers[-1]))
+        options.check((entries.stop - entries.start) * 24, f"a block of {stop - start} rows", name)
         indices, values = np.asarray(parts.indices[entries]), np.asarray(parts.data[entries])
     if indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int64)
@@ -189,7 +220,7 @@ def _chunk(parts: Parts, start: int, stop: int, features: int, working: np.dtype
     if outside.any():
         at = int(np.argmax(outside))
         row = start + int(np.searchsorted(pointers, at, side="right"))
-        raise damaged(f"{name}, row {row}", f"it has a value in column {indices[at] + 1}, and there are {features}")
+        raise damaged(f"{name}, row {row}", f"it has a value in column {indices[at]}, and there are {features}, from 0")
     with np.errstate(over="ignore"):
         rows = csr_array((values.astype(working, copy=False), indices, pointers), shape=(stop - start, features))
     if not rows.has_canonical_format:
@@ -201,7 +232,7 @@ def _chunk(parts: Parts, start: int, stop: int, features: int, working: np.dtype
 def whole_numbers(shape: Any, name: str) -> tuple[int, int]:
     """A shape as it is in a file."""
     values = np.asarray(shape)
-    if values.shape != (2,) or values.dtype.kind not in "iu" or (values.astype(np.int64) < 0).any():
+    if values.shape != (2,) or values.dtype.kind not in "iu" or (values.astype(np.int64) < 0).any() or (values > 1 << 62).any():
         raise SourceError(f"{name} must be a table of rows and features; its shape is {values.tolist()}.")
     return int(values[0]), int(values[1])
 
@@ -222,5 +253,4 @@ def reading(name: str, kind: str = "sparse matrix") -> Iterator[None]:
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # many kinds, from the many layers of these formats
-        text = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise damaged(name, text, kind) from None
+        raise damaged(name, reason(error), kind) from None

@@ -1,0 +1,125 @@
+"""One error policy for every command: ``psp:`` and one sentence on standard error, exit code 2 for usage and 1 for data.
+
+A traceback is shown with ``--debug`` only. Text from files and from libraries is never printed raw: what could steer a terminal is escaped.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+USAGE, DATA, INTERRUPTED = 2, 1, 130
+DEBUG = "--debug"
+
+#: Whatever the argument parser raises; Typer brings the class, from Click or from a copy of it.
+_ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
+
+
+class CommandError(Exception):
+    """Ends a command with a sentence and an exit code."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def fail(sentence: str, code: int) -> CommandError:
+    """What to raise so that the command ends with this sentence and exit code."""
+    return CommandError(str(sentence), code)
+
+
+def plain(text: object) -> str:
+    """Text in one line that cannot steer a terminal: control characters and the like are written as escapes."""
+    line = " ".join(str(text).split())
+    return "".join(each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode() for each in line)
+
+
+def say(text: object) -> None:
+    """A line on standard error."""
+    typer.echo(f"psp: {plain(text)}", err=True)
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """One sentence for an error, and the exit code."""
+    from online_psp.io.files import OutputError, OutputInUseError
+    from online_psp.io.sources import MissingExtraError, UnknownSourceError
+
+    code, sentence = DATA, str(error)
+    if isinstance(error, CommandError):
+        code = error.code
+    elif isinstance(error, _ParserError):
+        code, sentence = USAGE, _parser_sentence(error)
+    elif isinstance(error, UnknownSourceError | MissingExtraError | OutputError):
+        code = DATA if isinstance(error, OutputInUseError) else USAGE
+    elif isinstance(error, FileNotFoundError) and error.filename is not None:
+        code, sentence = USAGE, f"{error.filename} does not exist."
+    elif isinstance(error, OSError):
+        sentence = f"{error.filename or 'Reading or writing'}: {error.strerror or error}."
+    elif isinstance(error, MemoryError):
+        sentence = "There is not enough memory; a smaller --block, or fewer components, needs less."
+    elif not isinstance(error, ValueError) or not sentence:  # not one of ours
+        first = (sentence.strip().splitlines() or ["no more is known"])[0]
+        sentence = f"{type(error).__name__}: {first.rstrip('.')}. Where it came from is shown with {DEBUG}."
+    return sentence, code
+
+
+def _parser_sentence(error: Any) -> str:
+    message = str(error.format_message())
+    context = getattr(error, "ctx", None)
+    hint = f" See {context.command_path} --help." if context is not None else ""
+    return f"{message.rstrip('.')}.{hint}"
+
+
+class Commands(TyperGroup):
+    """The commands, with the one error policy around them."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        debug = DEBUG in words[:end]
+        words = [word for word in words[:end] if word != DEBUG] + words[end:]
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
+                code = found if isinstance(found, int) else 0
+            except (Exception, KeyboardInterrupt) as error:
+                if debug:
+                    raise
+                code = _ended_by(error)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _ended_by(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        say("Stopped.")
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):  # whoever read the output has had enough
+        _silence()
+        return DATA
+    sentence, code = explain(error)
+    say(sentence)
+    return code
+
+
+def _silence() -> None:
+    """So that what is left of standard output is not flushed into a pipe that is closed."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    say(message)
+
+
+def usage(sentence: str) -> NoReturn:
+    """End the command because of how it was called."""
+    raise fail(sentence, USAGE)

@@ -1,0 +1,127 @@
+"""Options that commands share, as tables: what is asked of the user, and which keyword of `open_source` or `OnlinePCA` it becomes.
+
+An option that was not given is None, and is then not passed on: defaults are those of the library, or of the checkpoint that is resumed.
+To add one, add a line.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from online_psp.cli._errors import usage
+
+
+class Option(NamedTuple):
+    """An option of the command line."""
+
+    kind: Any
+    flags: tuple[str, ...]
+    help: str
+    least: int | None = None
+    convert: Callable[[Any], Any] | None = None
+    """From what the user typed to what the keyword takes."""
+
+
+def _columns(text: str) -> list[str]:
+    """Names, numbers, ranges and globs, with commas between them; names that have commas are in quotes."""
+    from online_psp.io.sources import column_list
+
+    return column_list(text) or []
+
+
+def _bytes(text: str) -> int:
+    """``500M``, ``2G``, or a number of bytes."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)i?b?", text.strip().lower(), re.ASCII)
+    if not found or float(found[1]) <= 0:
+        usage(f"--max-memory is a number of bytes, or as 500M or 2G; got {text}.")
+    return int(float(found[1]) * 1000 ** " kmgt".index(found[2] or " "))
+
+
+#: Keywords of `open_source`.
+READING: dict[str, Option] = {
+    "dtype": Option(str, ("--dtype",), "float32 or float64; with --features, the type of the raw binary data."),
+    "features": Option(int, ("--features",), "Values in a row of raw binary.", 1),
+    "columns": Option(str, ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, with commas.", convert=_columns),
+    "exclude": Option(str, ("--exclude",), "Columns to leave out, in the same way.", convert=_columns),
+    "ids": Option(str, ("--ids",), "Columns that identify rows: not learned, carried through to the output.", convert=_columns),
+    "time_column": Option(str, ("--time-column",), "Column with the time of each row: not learned."),
+    "header": Option(bool, ("--header/--no-header",), "Whether text begins with column names; found out by default."),
+    "delimiter": Option(str, ("--delimiter",), "What stands between the values of text; found out by default."),
+    "decimal": Option(str, ("--decimal",), "Decimal point of text: . or ,"),
+    "na_values": Option(str, ("--na-values",), "Text that stands for a missing value, with commas between several.", convert=_columns),
+    "comment": Option(str, ("--comment",), "Lines of text that begin with this are skipped."),
+    "skip_rows": Option(int, ("--skip-rows",), "Lines of text to skip at the beginning.", 0),
+    "encoding": Option(str, ("--encoding",), "Encoding of text; UTF-8 by default."),
+    "keep_index": Option(bool, ("--keep-index",), "Learn an unnamed first column of row numbers too."),
+    "final": Option(bool, ("--final/--growing",), "Whether a last line without a newline is whole; with --growing it waits for the rest."),
+    "max_memory": Option(str, ("--max-memory",), "Most memory for a block of rows, as 500M or 2G; a quarter of RAM.", convert=_bytes),
+}
+
+#: Parameters of `OnlinePCA`.
+SETTINGS: dict[str, Option] = {
+    "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use."),
+    "oversample": Option(int, ("--oversample",), "Directions kept beyond the components.", 0),
+    "center": Option(bool, ("--center/--no-center",), "Subtract the mean."),
+    "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
+    "half_life": Option(float, ("--half-life",), "Rows after which a row counts half; nothing is forgotten by default."),
+}
+
+#: Keywords of `runs.start`.
+FEEDING: dict[str, Option] = {
+    "block": Option(int, ("--block",), "Rows read at a time.", 1),
+    "epochs": Option(int, ("--epochs",), "Passes over the source.", 1),
+    "shuffle_buffer": Option(int, ("--shuffle-buffer",), "Shuffle rows within windows of this many; 0 keeps their order.", 0),
+    "seed": Option(int, ("--seed",), "Seed for shuffling.", 0),
+}
+
+# Options with one meaning everywhere.
+Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output at the end.")]
+OnBadRow = Annotated[str, typer.Option(help="stop or skip.")]
+
+
+def check_on_bad_row(value: str) -> None:
+    if value not in ("stop", "skip"):
+        usage(f"--on-bad-row must be stop or skip; got {value}.")
+
+
+def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command all options of some tables; those that were given come as one dictionary a table, under its name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            for group, table in tables.items():
+                taken = {name: arguments.pop(name) for name in table}
+                arguments[group] = {
+                    name: value if table[name].convert is None else table[name].convert(value)  # type: ignore[misc]
+                    for name, value in taken.items()
+                    if value is not None
+                }
+            command(**arguments)
+
+        own = inspect.signature(command, eval_str=True)
+        kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values() if each.name not in tables]
+        added = [_parameter(name, option, _PANELS[group]) for group, table in tables.items() for name, option in table.items()]
+        run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in (*kept, *added)}
+        return run
+
+    return decorate
+
+
+_PANELS = {"settings": "Model", "feeding": "Feeding rows", "reading": "Reading files"}
+
+
+def _parameter(name: str, option: Option, panel: str) -> inspect.Parameter:
+    found = typer.Option(*option.flags, min=option.least, help=option.help, show_default=False, rich_help_panel=panel)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[option.kind | None, found])

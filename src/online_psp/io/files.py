@@ -1,0 +1,248 @@
+"""Outputs: files that are written whole or not at all, by one run at a time.
+
+`replacing` writes a file under a temporary name of its own and gives it its real name in one step. `claimed` locks an output for as long
+as a run writes to it, so that a second run is refused at its start. Both refuse whatever is not a regular file, and write through symbolic
+links to what they point at.
+
+The lock is a lock of the operating system on ``.NAME.lock``, a file beside the output that holds the number of the process. It ends with
+the process, however that ends: what a killed run leaves behind is taken over by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class OutputError(ValueError):
+    """An output that cannot be written: not a regular file, in a folder that does not allow it, or in use."""
+
+
+class OutputInUseError(OutputError):
+    """An output that another run is writing."""
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """The regular file, present or not, that `path` stands for, with symbolic links followed.
+
+    Raises
+    ------
+    OutputError
+        Where there is something else, or no folder for it to be in.
+    """
+    name = os.fspath(path)
+    try:
+        target = Path(os.path.realpath(name))
+        found = os.stat(target)
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise OutputError(f"The folder {target.parent} does not exist.") from None
+        return target
+    except OSError as error:
+        raise OutputError(f"{name} cannot be written: {error.strerror}.") from None
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((words for test, words in _KINDS if test(found.st_mode)), "no regular file")
+        raise OutputError(f"{name} is {kind}; the output must be a regular file, or a name that is not taken.")
+    return target
+
+
+# Writing
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` when all went well, and leaves nothing behind when it did not.
+
+    The bytes go to a name of their own in the same folder, are forced to disk, and take the name in one step; then the folder is forced to
+    disk as well. So there is one whole file at any moment, also where several processes write, and the last of them wins. Owner and
+    permissions of a file that is replaced are kept. A process killed half-way leaves its temporary file, which `claimed` removes.
+    """
+    target = target_of(path)
+    before = os.stat(target) if target.exists() else None
+    partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    mode = 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            if before is not None:
+                _keep_permissions(file.fileno(), target, before)
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        _sync_folder(target.parent)
+
+
+def _keep_permissions(descriptor: int, target: Path, before: os.stat_result) -> None:
+    """Give a file the owner, the permissions and the access lists of the one that it replaces, as far as this user may."""
+    if os.name != "posix":
+        return
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        for owner, group in ((before.st_uid, before.st_gid), (-1, before.st_gid)):
+            try:
+                os.fchown(descriptor, owner, group)
+                break
+            except OSError:
+                continue
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+    if hasattr(os, "listxattr"):
+        with contextlib.suppress(OSError):
+            for name in os.listxattr(target):
+                with contextlib.suppress(OSError):
+                    os.setxattr(descriptor, name, os.getxattr(target, name))
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:  # some network file systems have no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(folder)
+
+
+# One run at a time
+
+
+@contextlib.contextmanager
+def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Hold an output for the length of a run; gives the regular file that it stands for.
+
+    Raises
+    ------
+    OutputInUseError
+        Where another process holds it; the message names that process.
+    OutputError
+        Where it could not be written in the end: found here, before the work and not after it.
+    """
+    target = target_of(path)
+    lock = target.with_name(f".{target.name}.lock")
+    descriptor = _take(lock, os.fspath(path))
+    try:
+        _remove_leftovers(target)
+        yield target
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(lock)
+        os.close(descriptor)
+
+
+def _take(lock: Path, name: str) -> int:
+    """The open, locked lock file."""
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o644)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OutputError(f"{lock} is a symbolic link, and a lock must not be one; remove it.") from None
+            raise OutputError(f"{name} cannot be written, because its folder {lock.parent} does not allow it: {error.strerror}.") from None
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise OutputError(f"{lock} is not a lock of this program; remove it.")
+            if not _lock(descriptor):
+                raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
+            if _is_still(lock, descriptor):
+                with contextlib.suppress(OSError):  # on a full disk the holder stays unnamed
+                    os.truncate(descriptor, 0)
+                    os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever held it has removed the file in between
+
+
+def _is_still(lock: Path, descriptor: int) -> bool:
+    """Whether the locked file is the one that has the name now."""
+    try:
+        return os.path.samestat(os.stat(lock, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+if os.name == "nt":  # pragma: no cover
+
+    def _lock(descriptor: int) -> bool:
+        import msvcrt
+
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # far from what the file says, which others must be able to read
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+else:
+
+    def _lock(descriptor: int) -> bool:
+        """Lock it, unless another process has."""
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system that cannot lock: as well as it goes
+                raise
+        return True
+
+
+def _holder(descriptor: int) -> str:
+    """The process that a lock file names, for messages."""
+    try:
+        said: Any = json.loads(os.pread(descriptor, 1000, 0))
+        number, host = int(said["pid"]), str(said["host"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return "another process"
+    where = "" if host == socket.gethostname() else f" on {host}"
+    return f"this process ({number}) already" if not where and number == os.getpid() else f"process {number}{where}"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the temporary files of runs that were killed: nobody writes them, since this process holds the lock or they are gone."""
+    start, end = f".{target.name}.", ".partial"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(target.parent):
+            if name.startswith(start) and name.endswith(end):
+                number = name.removeprefix(start).partition("-")[0]
+                if number.isdecimal() and not _alive(int(number)):
+                    with contextlib.suppress(OSError):
+                        os.unlink(target.parent / name)
+
+
+def _alive(number: int) -> bool:
+    """Whether there is a process of this number, where that can be told; a number that was given anew only keeps a file a little longer."""
+    if os.name != "posix":
+        return False
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True

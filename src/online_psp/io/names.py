@@ -1,0 +1,52 @@
+"""Columns by name: the rows of a source in the order of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from online_psp.io.sources import SourceError
+
+_SHOWN = 8
+
+
+def order_of(known: Sequence[str] | None, found: Sequence[str] | None, source: str, model: str = "the model") -> Any:
+    """Which column of the source each feature of the model is, (D,); None where they are as they should be, or where names cannot tell.
+
+    Parameters
+    ----------
+    known, found : names of the model's features, and of the source's columns; None where there are none
+
+    Raises
+    ------
+    SourceError
+        Names columns that are missing, and columns that the model does not know.
+    """
+    if known is None or found is None or list(known) == list(found):
+        return None
+    if len(set(found)) < len(found) or len(set(known)) < len(known):
+        raise SourceError(f"The columns of {source} are not those of {model}, and cannot be matched, because some names come twice.")
+    places = {name: place for place, name in enumerate(found)}
+    missing, unknown = [name for name in known if name not in places], sorted(set(found) - set(known), key=places.__getitem__)
+    if missing or unknown:
+        parts = [f"{_listed(missing)} {_verb(missing)} missing"] if missing else []
+        parts += [f"{_listed(unknown)} {_verb(unknown)} unknown to {model}"] if unknown else []
+        hint = "; choose with --columns or --exclude" if unknown and not missing else ""
+        raise SourceError(f"The columns of {source} are not those of {model}: {', and '.join(parts)}{hint}.")
+    return np.array([places[name] for name in known], dtype=np.intp)
+
+
+def ordered(rows: Any, order: Any) -> Any:
+    """Rows, dense or CSR, with their columns in that order."""
+    return rows if order is None else rows[:, order]
+
+
+def _verb(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

@@ -1,0 +1,99 @@
+"""When a run saves, and when it stops: timers, and signals that wait for a good moment."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Timer:
+    """Tells when a checkpoint is due.
+
+    Parameters
+    ----------
+    every : str or int
+        ``"30s"``, ``"5m"`` or ``"1h"`` of time, or a number of samples.
+    """
+
+    def __init__(self, every: str | int) -> None:
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*(s|m|h)?", str(every).strip().lower(), re.ASCII)
+        if not found or float(found[1]) <= 0 or (found[2] is None and "." in found[1]):
+            raise ValueError(f"Checkpoints come every so many samples (50000) or so much time (30s, 5m, 1h); got {every!r}.")
+        self.seconds = None if found[2] is None else float(found[1]) * SECONDS[found[2]]
+        self.samples = int(found[1]) if found[2] is None else None
+        self.last = time.monotonic()
+        self.rows = 0
+        """Rows since the last checkpoint."""
+
+    def passed(self, rows: int) -> None:
+        """Count rows that were done with."""
+        self.rows += rows
+
+    def ripe(self) -> bool:
+        """Whether a checkpoint would be due if one more row came."""
+        if self.seconds is not None:
+            return time.monotonic() - self.last >= self.seconds
+        return self.samples is not None and self.rows >= self.samples
+
+    def due(self) -> bool:
+        """Whether there is something to save, and it is time to."""
+        return self.rows > 0 and self.ripe()
+
+    def reset(self) -> None:
+        """Begin to wait again, after a checkpoint."""
+        self.last, self.rows = time.monotonic(), 0
+
+
+class Stop:
+    """Turns signals into a question that a loop asks between two steps: `asked`.
+
+    The first signal is only noted. A second one is a KeyboardInterrupt at once, for a source that never answers; within `unbroken` it waits
+    for the end of that. Outside of the main thread, where signals do not come, nothing is ever asked.
+    """
+
+    def __init__(self, signals: Sequence[int]) -> None:
+        self.signals = signals
+        self.asked: int | None = None
+        """The number of the signal that came."""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for each in self.signals:
+                if signal.getsignal(each) not in (signal.SIG_IGN, None):  # nohup, or a shell's background: ignored stays ignored
+                    self._before[each] = signal.signal(each, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def _note(self, number: int, _: Any) -> None:
+        if self.asked is not None:
+            raise KeyboardInterrupt
+        self.asked = number
+
+
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Put off SIGINT and SIGTERM until the end, where they take their usual effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)

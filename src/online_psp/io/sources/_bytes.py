@@ -1,0 +1,201 @@
+"""Bytes in pieces: decompressed where they are compressed, and from pipes without ever waiting long."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import os
+import select
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from online_psp.io.sources._source import MissingExtraError, SourceError, reason
+
+PIECE = 1 << 20
+WAIT_SECONDS = 0.2
+_PIPE_BYTES = 1 << 16
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+
+Pieces = Iterator[bytes | None]
+"""None: nothing has arrived for a while."""
+
+
+def pieces_of(file: BinaryIO, patient: bool = True) -> Pieces:
+    """What a file has, as it comes.
+
+    Parameters
+    ----------
+    patient : bool
+        Wait for as long as it takes. Otherwise None comes about five times a second while nothing arrives.
+    """
+    number = None if patient else _pollable(file)
+    if number is None:
+        while data := file.read(PIECE):
+            yield data
+        return
+    while True:
+        if not select.select([number], [], [], WAIT_SECONDS)[0]:
+            yield None
+        elif data := os.read(number, _PIPE_BYTES):
+            yield data
+        else:
+            return
+
+
+def _pollable(file: BinaryIO) -> int | None:
+    """The file descriptor, where it can be waited for with a time limit: everywhere but on Windows, and not for what is in memory."""
+    try:
+        number = file.fileno()
+        select.select([number], [], [], 0)
+    except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
+        return None
+    return number
+
+
+def compression(head: bytes) -> str | None:
+    """How something that begins like this is compressed."""
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def decompressed(pieces: Pieces, kind: str | None, name: str) -> Pieces:
+    """The same in clear; never more than a piece at a time, however well it was compressed."""
+    if kind is None:
+        return pieces
+    if kind == "zstd":
+        return _zstd(pieces, name)
+    make: Any = {"gzip": lambda: zlib.decompressobj(31), "bzip2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}[kind]
+    return _inflated(pieces, make, kind, name)
+
+
+def _inflated(pieces: Pieces, make: Any, kind: str, name: str) -> Pieces:
+    """One or several compressed streams, one after the other."""
+    machine, begun = make(), False
+    for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        data = piece
+        while data or (begun and not machine.eof and not getattr(machine, "needs_input", True)):
+            if machine.eof:
+                data = data.lstrip(b"\0")  # padding between streams
+                if not data:
+                    break
+                machine, begun = make(), False
+            try:
+                out = machine.decompress(data, PIECE)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+                raise SourceError(f"{name}: the compressed data ({kind}) is damaged or cut short ({reason(error)}).") from None
+            begun = True
+            data = machine.unused_data if machine.eof else getattr(machine, "unconsumed_tail", b"")
+            if out:
+                yield out
+    while begun and not machine.eof and (out := _drained(machine)):
+        yield out
+    if not machine.eof:
+        raise SourceError(f"{name}: the compressed data ({kind}) is damaged or cut short; write or download it again.")
+
+
+def _drained(machine: Any) -> bytes:
+    """What is left inside a machine that has been given everything."""
+    try:
+        return bytes(machine.decompress(b"", PIECE))
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
+        return b""
+
+
+def _zstd(pieces: Pieces, name: str) -> Pieces:
+    """By the library of the extra `arrow`; the standard library has it from Python 3.14 on."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError(f"Reading {name}, compressed by zstd, needs pyarrow: pip install 'online-psp[arrow]'.") from None
+    stream = pa.CompressedInputStream(pa.PythonFile(AsFile(pieces), mode="r"), "zstd")
+    while True:
+        try:
+            out = stream.read(PIECE)
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"{name}: the compressed data (zstd) is damaged or cut short ({reason(error)}).") from None
+        if not out:
+            return
+        yield out
+
+
+class Owning(io.RawIOBase):
+    """A file that closes others with itself: the one it is decompressed from, the archive that it is in."""
+
+    def __init__(self, inner: Any, *others: Any) -> None:
+        self.inner, self.others = inner, others
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """As the file itself."""
+        return bool(self.inner.seekable())
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the next read goes."""
+        data = self.inner.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As of the file itself."""
+        return int(self.inner.seek(offset, whence))
+
+    def tell(self) -> int:
+        """As of the file itself."""
+        return int(self.inner.tell())
+
+    def close(self) -> None:
+        """Close this one and the others."""
+        if not self.closed:
+            for each in (self.inner, *self.others):
+                each.close()
+        super().close()
+
+
+def owning(inner: Any, *others: Any) -> BinaryIO:
+    """A file that closes `others` when it is closed."""
+    return io.BufferedReader(Owning(inner, *others), PIECE)
+
+
+class AsFile(io.RawIOBase):
+    """Pieces as a file that can be read forward."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces, self.rest = pieces, b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the next piece goes."""
+        while not self.rest:
+            piece = next(self.pieces, b"")
+            if piece == b"":
+                return 0
+            self.rest = piece or b""
+        count = min(len(buffer), len(self.rest))
+        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
+        return count
+
+
+def clear_file(file: BinaryIO, name: str) -> BinaryIO:
+    """A file that is read forward, decompressed where its first bytes say that it is compressed."""
+    head = file.read(6)
+    kind = compression(head)
+    if kind is None and file.seekable():
+        file.seek(0)
+        return file
+
+    def again() -> Pieces:
+        yield head
+        yield from pieces_of(file)
+
+    return owning(io.BufferedReader(AsFile(decompressed(again(), kind, name)), PIECE), file)

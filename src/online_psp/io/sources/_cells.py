@@ -1,0 +1,185 @@
+"""From lines of text to rows of numbers.
+
+Three ways, each tried where the one before cannot: all cells of a batch at once, by pyarrow's parser (or NumPy's, where pyarrow is not
+installed); cells as `csv` splits them, where there are quotation marks; and row by row, which finds out which rows are bad, and why.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._columns import Choice, times_of
+from online_psp.io.sources._lines import Batch
+from online_psp.io.sources._sniff import NA, WHITESPACE, Dialect, is_number, number, split
+from online_psp.io.sources._source import Chunk
+
+try:
+    from importlib.util import find_spec
+
+    WITH_ARROW = find_spec("pyarrow") is not None
+except (ImportError, ValueError):
+    WITH_ARROW = False
+
+
+class Table(NamedTuple):
+    """How cells become rows."""
+
+    dialect: Dialect
+    choice: Choice
+    names: list[str] | None
+    """Of the columns of the file."""
+    name: str
+    """Of the source, for messages."""
+
+    def column(self, at: int) -> str:
+        """A column as messages name it: by its number from 0, as options do, and its name."""
+        return f"column {at}" + (f" ({self.names[at]!r})" if self.names and at < len(self.names) and self.names[at] else "")
+
+
+def parse(batch: Batch, table: Table, quoted: bool) -> Chunk:
+    """The rows of a batch."""
+    text = batch.text
+    if table.dialect.delimiter == WHITESPACE:
+        text = b"\n".join(b" ".join(line.split()) for line in text.split(b"\n"))
+    if not (quoted and b'"' in text):
+        cells = _flat_cells(text, table.dialect, batch.count) if WITH_ARROW else None
+        chunk = _by_arrow(cells, table, batch.count) if cells is not None else None if WITH_ARROW else _by_numpy(text, table, batch.count)
+        if chunk is not None:
+            return chunk
+    return _row_by_row(text, table, batch.count, quoted)
+
+
+def _flat_cells(text: bytes, dialect: Dialect, rows: int) -> Any:
+    """All cells, row after row, as an array of strings; None where some row has too few or too many."""
+    import pyarrow as pa
+
+    values = np.frombuffer(text, np.uint8)
+    delimiter = dialect.delimiter.encode()
+    if len(delimiter) != 1 or len(text) >= 1 << 31:
+        return None
+    ends = np.flatnonzero((values == delimiter[0]) | (values == 10))
+    if len(ends) != rows * dialect.width or not (values[ends[dialect.width - 1 :: dialect.width]] == 10).all():
+        return None
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    np.subtract(ends, np.arange(len(ends)), out=offsets[1:], casting="unsafe")
+    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text.translate(None, delimiter + b"\n")))
+
+
+def _by_arrow(cells: Any, table: Table, rows: int) -> Chunk | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    choice, width = table.choice, table.dialect.width
+    wanted = cells if choice.features == list(range(width)) else cells.take(_indices(rows, width, choice.features))
+    try:
+        values = _numbers(wanted, table.dialect)
+    except pa.ArrowException:
+        return None
+    ids = times = None
+    try:
+        if choice.ids:
+            found = pc.utf8_trim_whitespace(cells.take(_indices(rows, width, choice.ids)))
+            ids = np.array(found.to_pylist(), dtype=object).reshape(rows, -1)
+        if choice.time is not None:
+            times = times_of(pc.utf8_trim_whitespace(cells.take(_indices(rows, width, [choice.time]))).to_pylist(), table.name)
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    return Chunk(rows, values.reshape(rows, len(choice.features)), {}, ids, times)
+
+
+def _indices(rows: int, width: int, columns: list[int]) -> Any:
+    import pyarrow as pa
+
+    return pa.array((np.arange(rows)[:, np.newaxis] * width + np.array(columns)).ravel())
+
+
+def _numbers(cells: Any, dialect: Dialect) -> Array:
+    """Strings as numbers, at once where they all are, with what stands for missing values replaced where they are not."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if dialect.decimal != "," and not any(is_number(text) for text in dialect.na - NA):
+        try:
+            return np.asarray(pc.cast(cells, pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowException:
+            pass
+    trimmed = pc.utf8_trim_whitespace(cells)
+    if dialect.decimal == ",":
+        if pc.any(pc.match_substring(trimmed, ".")).as_py():
+            raise pa.ArrowInvalid("a point in place of a comma")
+        trimmed = pc.replace_substring(trimmed, ",", ".")
+    known = pc.is_in(trimmed, value_set=pa.array(sorted(dialect.na), pa.string()))
+    clean = pc.if_else(known, pa.scalar(None, pa.string()), trimmed)
+    return np.asarray(pc.cast(clean, pa.float64()).to_numpy(zero_copy_only=False))
+
+
+def _by_numpy(text: bytes, table: Table, rows: int) -> Chunk | None:
+    """Where there is no pyarrow: plain numbers only."""
+    dialect, choice = table.dialect, table.choice
+    if choice.ids or choice.time is not None or dialect.decimal == "," or dialect.na - frozenset(("", "nan", "NaN")) != _PLAIN:
+        return None
+    lines = text.decode("utf-8", "replace").splitlines()
+    if any(line.count(dialect.delimiter) != dialect.width - 1 for line in lines):
+        return None
+    try:
+        values = np.loadtxt(lines, delimiter=dialect.delimiter, ndmin=2, comments=None, usecols=choice.features)
+    except ValueError:
+        return None
+    return Chunk(rows, values, {}) if len(values) == rows else None
+
+
+_PLAIN = Dialect(",").na - frozenset(("", "nan", "NaN"))
+
+
+def _row_by_row(text: bytes, table: Table, rows: int, quoted: bool) -> Chunk:
+    choice, dialect = table.choice, table.dialect
+    decoded = text.decode("utf-8", "replace")
+    if quoted and '"' in decoded:
+        reader = csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, skipinitialspace=True)
+        split_rows = [[cell.strip() for cell in row] for row in reader]
+        if WITH_ARROW and len(split_rows) == rows and all(len(cells) == dialect.width for cells in split_rows):
+            import pyarrow as pa
+
+            chunk = _by_arrow(pa.array([cell for cells in split_rows for cell in cells], pa.string()), table, rows)
+            if chunk is not None:
+                return chunk
+    else:
+        split_rows = [split(line, dialect.delimiter) for line in decoded.split("\n")[:-1]]
+    good: list[list[float]] = []
+    bad: dict[int, str] = {}
+    ids = np.full((rows, len(choice.ids)), "", dtype=object) if choice.ids else None
+    times = [""] * rows
+    for at, cells in enumerate(split_rows):
+        if ids is not None:
+            ids[at] = [cells[i] if i < len(cells) else "" for i in choice.ids]
+        if choice.time is not None and choice.time < len(cells):
+            times[at] = cells[choice.time]
+        problem, values = _row(cells, table)
+        if problem is None:
+            good.append(values)
+        else:
+            bad[at] = problem
+    found = np.array(good, dtype=np.float64).reshape(len(good), len(choice.features))
+    return Chunk(rows, found, bad, ids, times_of(times, table.name) if choice.time is not None else None)
+
+
+def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
+    """What is wrong with a row, or its numbers."""
+    dialect = table.dialect
+    if len(cells) != dialect.width:
+        return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected", []
+    values = []
+    for at in table.choice.features:
+        cell = cells[at]
+        if cell in dialect.na:
+            values.append(np.nan)
+        elif is_number(cell, dialect.decimal):
+            values.append(number(cell, dialect.decimal))
+        else:
+            return f"has the text {cell[:40]!r} in {table.column(at)}", []
+    return None, values

@@ -1,0 +1,211 @@
+"""Which columns of a table are features, which are ids, and which is the time."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, UnknownSourceError
+
+Columns = Sequence[str | int] | str | int | None
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+class Choice(NamedTuple):
+    """Places of columns, from 0."""
+
+    features: list[int]
+    ids: list[int]
+    time: int | None
+
+
+class Wanted(NamedTuple):
+    """What the user says about columns."""
+
+    columns: Columns = None
+    exclude: Columns = None
+    ids: Columns = None
+    time_column: str | int | None = None
+
+    def any(self) -> bool:
+        """Whether anything was said."""
+        return any(each is not None for each in self)
+
+
+def column_list(text: str | None) -> list[str] | None:
+    """``a,b,"c, d",3-7`` as a list: names with commas are quoted."""
+    if text is None:
+        return None
+    try:
+        cells = next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise UnknownSourceError(f"{text!r} is not a list of columns ({error}).") from None
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+def listed(columns: Columns) -> list[str | int] | None:
+    """One column or several, as a list."""
+    if columns is None:
+        return None
+    return [columns] if isinstance(columns, str | int) else list(columns)
+
+
+def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, usable: Sequence[int] | None = None) -> Choice:
+    """The columns that the user means.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Of all `width` columns.
+    usable : places, optional
+        The columns that are features where the user does not say; all by default.
+    """
+    ids = places(wanted.ids, names, width, name) or []
+    time = places(wanted.time_column, names, width, name)
+    if time is not None and len(time) != 1:
+        raise UnknownSourceError(f"{name} can have one column of times; {wanted.time_column!r} names {len(time)}.")
+    set_apart = {*ids, *(time or [])}
+    features = places(wanted.columns, names, width, name)
+    if features is None:
+        features = [at for at in (range(width) if usable is None else usable) if at not in set_apart]
+    for at in places(wanted.exclude, names, width, name) or []:
+        if at in features:
+            features.remove(at)
+    if not features:
+        raise UnknownSourceError(f"{name} has {width} columns, and none of them is left to learn from.")
+    return Choice(features, ids, time[0] if time else None)
+
+
+def places(columns: Columns, names: Sequence[str] | None, width: int, name: str) -> list[int] | None:
+    """Columns by name, number from 0, range of numbers (``3-7``, both ends included) or pattern (``gene_*``), each once."""
+    given = listed(columns)
+    if given is None:
+        return None
+    found: dict[int, None] = {}
+    at_name: dict[str, int] = {}
+    for at, each in enumerate(names or []):
+        at_name.setdefault(each, at)
+    for column in given:
+        found.update(dict.fromkeys(_places(column, at_name, width, name)))
+    return list(found)
+
+
+def _places(column: str | int, at_name: dict[str, int], width: int, name: str) -> Sequence[int]:
+    if isinstance(column, str) and column in at_name:
+        return [at_name[column]]
+    text = str(column).strip()
+    if text.isdecimal() and text.isascii():
+        if int(text) < width:
+            return [int(text)]
+        raise UnknownSourceError(f"{name} has no column {text}: it has {width}, from 0 to {width - 1}.")
+    ends = _RANGE.fullmatch(text)
+    if ends:
+        first, last = int(ends[1]), int(ends[2])
+        if first > last or last >= width:
+            raise UnknownSourceError(f"{name} has no columns {text}: it has {width}, from 0 to {width - 1}.")
+        return range(first, last + 1)
+    if re.search(r"[*?\[]", text):
+        found = [at for each, at in at_name.items() if fnmatch.fnmatchcase(each, text)]
+        if found:
+            return sorted(found)
+    raise UnknownSourceError(f"{name} has no column {text!r}{_instead(text, list(at_name))}: it has {width}{_known(list(at_name))}.")
+
+
+def _instead(text: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(text, names[:10_000], 1)
+    return f" (is {close[0]!r} meant?)" if close else ""
+
+
+def _known(names: list[str]) -> str:
+    if not names:
+        return " without names, by number from 0"
+    return f" by name ({', '.join(names[:8])}{', …' if len(names) > 8 else ''}) or by number from 0"
+
+
+def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names that are all different, and those that had to be changed: ``a, a`` becomes ``a, a.1``."""
+    seen: set[str] = set()
+    found, changed = [], []
+    for at, given in enumerate(names):
+        name = stem = given or f"unnamed_{at}"
+        count = 0
+        while name in seen:
+            count += 1
+            name = f"{stem}.{count}"
+        if count:
+            changed.append(name)
+        seen.add(name)
+        found.append(name)
+    return found, changed
+
+
+def times_of(cells: Sequence[str], name: str) -> Array:
+    """Seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; what is empty or neither becomes NaN or NaT."""
+    try:
+        return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
+    except ValueError:
+        pass
+    found = np.empty(len(cells), dtype="datetime64[us]")
+    wrong = None
+    for at, cell in enumerate(cells):
+        try:
+            moment = datetime.fromisoformat(cell)
+            found[at] = np.datetime64(moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment)
+        except ValueError:
+            found[at] = np.datetime64("NaT")
+            wrong = wrong or cell
+    if wrong is not None and np.isnat(found).all():
+        raise SourceError(f"{name}: the column of times has {wrong[:40]!r}, neither a number of seconds nor a date as 2026-01-31T12:00:00.")
+    return found
+
+
+def picked(source: Source, wanted: Wanted) -> Source:
+    """A source with the columns that the user means, for readers that give all of them as numbers."""
+    if not wanted.any():
+        return source
+    choice = choose(wanted, source.feature_names, source.features, source.name)
+    names = source.feature_names
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        for chunk in source.read(start, size, deadline):
+            yield _picked(chunk, choice, source.name)
+
+    return replace(
+        source,
+        features=len(choice.features),
+        read=read,
+        feature_names=None if names is None else [names[at] for at in choice.features],
+        column_numbers=choice.features,
+        image_shape=None,
+    )
+
+
+def _picked(chunk: Chunk, choice: Choice, name: str) -> Chunk:
+    rows = chunk.rows
+    good = [at for at in range(chunk.length) if at not in chunk.bad] if chunk.bad else slice(None)
+    ids, times = chunk.ids, chunk.times
+    if choice.ids:
+        ids = np.full((chunk.length, len(choice.ids)), "", dtype=object)
+        ids[good] = _as_text(rows[:, choice.ids])
+    if choice.time is not None:
+        times = np.full(chunk.length, np.nan)
+        column = rows[:, [choice.time]]
+        times[good] = np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
+    return Chunk(chunk.length, rows[:, choice.features], chunk.bad, ids, times)
+
+
+def _as_text(values: Any) -> Array:
+    """Numbers as ids: whole ones without a point."""
+    dense = np.asarray(values.toarray() if issparse(values) else values)
+    texts = [[str(int(value)) if float(value).is_integer() else repr(value) for value in row] for row in dense.tolist()]
+    return np.array(texts, dtype=object).reshape(dense.shape)

@@ -1,0 +1,238 @@
+"""Lines of text in batches of so many rows, with their numbers, from bytes that come in pieces of any size.
+
+Lines keep the form of bytes, in UTF-8, so that a batch can be parsed at once. Blank lines and comments are not rows. A quoted cell may have
+line ends in it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._bytes import Pieces
+from online_psp.io.sources._source import SourceError, megabytes
+
+_LONGEST_QUOTED = 1 << 20
+
+
+class Batch(NamedTuple):
+    """Rows as text."""
+
+    text: bytes
+    """Whole lines, each with its line end."""
+    count: int  # type: ignore[assignment]  # of rows; tuples have a method of that name
+    numbers: Array | range
+    """Which line of the file each of them is, from 1."""
+
+
+def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
+    """UTF-8 without a byte order mark, and with \\n for every kind of line end."""
+    plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "utf-8-sig")
+    decoder = None if plain else codecs.getincrementaldecoder(encoding)()
+    first, held = True, b""
+    for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        if decoder is not None:
+            try:
+                data = decoder.decode(piece).encode("utf-8", "replace")
+            except (UnicodeDecodeError, UnicodeError) as error:
+                raise SourceError(f"{name} is not text in {encoding} ({error}); name its encoding (--encoding).") from None
+        else:
+            data = piece
+        data, held = held + data, b""
+        if first and data:
+            data, first = data.removeprefix(codecs.BOM_UTF8), False
+        if data.endswith(b"\r"):  # the other half of the line end may come with the next piece
+            data, held = data[:-1], b"\r"
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if data:
+            yield data
+    if held:
+        yield b"\n"
+
+
+def too_long(name: str, line: int, limit: int) -> SourceError:
+    """For a line that would fill the memory."""
+    return SourceError(
+        f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within --max-memory; is this the right file?"
+    )
+
+
+class Lines:
+    """Cuts pieces into batches.
+
+    Parameters
+    ----------
+    lead : int
+        Lines before the first row.
+    comment : bytes, optional
+        What comments begin with.
+    limit : int
+        Bytes that a line may have at most.
+    ends : callable
+        Asked at the end of the data whether a last line without a line end is a row.
+    """
+
+    def __init__(self, pieces: Pieces, lead: int, comment: bytes | None, limit: int, name: str, ends: Callable[[], bool]) -> None:
+        self.pieces, self.lead, self.comment, self.limit, self.name, self.ends = pieces, lead, comment, limit, name, ends
+        self.line = 0
+        self.quotes = True
+        self.waiting: list[Batch] = []
+        self.have = 0
+        self.open_end = False
+
+    def batches(self, skip: int, size: int, due: Callable[[], bool] | None = None) -> Iterator[Batch | None]:
+        """Batches of `size` rows after the first `skip`; None while nothing arrives, where `due` is given."""
+        wanted = skip or size
+        for segment in self._segments():
+            if segment is not None and segment.count:
+                self.waiting.append(segment)
+                self.have += segment.count
+            while self.have >= wanted:
+                batch = self._take(wanted)
+                if skip:
+                    skip = 0
+                else:
+                    yield batch
+                wanted = size
+            if skip:
+                self._forget(skip)
+                wanted = skip = skip - self._forgotten
+                wanted = wanted or size
+            if due is not None:
+                if self.have and not skip and due():
+                    yield self._take(self.have)
+                elif segment is None:
+                    yield None
+        if self.have and not skip:
+            yield self._take(self.have)
+
+    def _forget(self, skip: int) -> None:
+        """Let go of rows that are only passed over, so that they do not fill the memory."""
+        self._forgotten = min(self.have, skip)
+        if self._forgotten:
+            self._take(self._forgotten)
+
+    def _take(self, rows: int) -> Batch:
+        taken: list[Batch] = []
+        missing = rows
+        while missing:
+            segment = self.waiting[0]
+            if segment.count <= missing:
+                taken.append(self.waiting.pop(0))
+                missing -= segment.count
+                continue
+            cut = _end_of(segment, missing, self.quotes)
+            taken.append(Batch(segment.text[:cut], missing, segment.numbers[:missing]))
+            self.waiting[0] = Batch(segment.text[cut:], segment.count - missing, segment.numbers[missing:])
+            missing = 0
+        self.have -= rows
+        if len(taken) == 1:
+            return taken[0]
+        return Batch(b"".join(each.text for each in taken), rows, _joined([each.numbers for each in taken]))
+
+    def _segments(self) -> Iterator[Batch | None]:
+        """Whole lines of each piece; the rest waits for the next."""
+        rest = b""
+        for piece in self.pieces:
+            if piece is None:
+                yield None
+                continue
+            data = rest + piece if rest else piece
+            cut = self._whole(data)
+            whole, rest = data[:cut], data[cut:]
+            if len(rest) > self.limit:
+                raise too_long(self.name, self.line + whole.count(10) + 1, self.limit)
+            if whole:
+                yield self._segment(whole)
+        if rest.strip():
+            self.open_end = True
+            if self.ends():
+                yield self._segment(rest + b"\n")
+
+    def _whole(self, data: bytes) -> int:
+        """Where the last whole line ends."""
+        cut = data.rfind(b"\n") + 1
+        if not self.quotes or b'"' not in data or data.count(b'"', 0, cut) % 2 == 0:
+            return cut
+        last = _row_ends(data)
+        if len(last) == 0 or len(data) - last[-1] > _LONGEST_QUOTED:
+            if len(data) <= _LONGEST_QUOTED:
+                return 0
+            self.quotes = False  # a lone quotation mark, as in 5": lines are lines
+            return cut
+        return int(last[-1]) + 1
+
+    def _segment(self, text: bytes) -> Batch:
+        if self.line < self.lead:
+            text = self._without_lead(text)
+        newlines = _newlines(text)
+        ends = _row_ends(text) if self.quotes and b'"' in text else newlines
+        lines, count = len(newlines), len(ends)
+        first, self.line = self.line + 1, self.line + lines
+        numbers: Array | range = range(first, first + lines) if count == lines else _first_lines(text, ends, first)
+        if not self._may_have_other_lines(text, newlines):
+            return Batch(text, count, numbers)
+        starts = np.concatenate([[0], ends + 1])
+        kept, at = [], []
+        for i in range(count):
+            line = text[starts[i] : starts[i + 1]]
+            bare = line.strip(b" \n")
+            if bare and not (self.comment and bare.startswith(self.comment)):
+                kept.append(line)
+                at.append(numbers[i])
+        return Batch(b"".join(kept), len(kept), np.array(at, dtype=np.int64))
+
+    def _without_lead(self, text: bytes) -> bytes:
+        ends = _newlines(text)
+        passed = min(self.lead - self.line, len(ends))
+        self.line += passed
+        return text[int(ends[passed - 1]) + 1 :] if passed else text
+
+    def _may_have_other_lines(self, text: bytes, newlines: Array) -> bool:
+        """Whether some line may be blank or a comment: tells quickly that none is."""
+        if len(newlines) == 0:
+            return False
+        before = np.frombuffer(text, np.uint8)[newlines - 1]  # of the first line, if it is empty, the last byte: also a line end
+        if ((before == 10) | (before == 32)).any():
+            return True
+        return self.comment is not None and self.comment in text and bool(re.search(rb"(?m)^ *" + re.escape(self.comment), text))
+
+
+def _newlines(text: bytes) -> Array:
+    return np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
+
+
+def _row_ends(text: bytes) -> Array:
+    """Where rows end, line ends inside of quotation marks not counted."""
+    values = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(values == 10)
+    quotes = np.flatnonzero(values == 34)
+    return np.asarray(ends[np.searchsorted(quotes, ends) % 2 == 0])
+
+
+def _first_lines(text: bytes, ends: Array, first: int) -> Array:
+    """The line in which each row begins."""
+    lines = _newlines(text)
+    return first + np.concatenate([[0], np.searchsorted(lines, ends[:-1]) + 1])
+
+
+def _end_of(batch: Batch, rows: int, quotes: bool) -> int:
+    ends = _row_ends(batch.text) if quotes and b'"' in batch.text else _newlines(batch.text)
+    return int(ends[rows - 1]) + 1
+
+
+def _joined(parts: list[Array | range]) -> Array | range:
+    for one, two in itertools.pairwise(parts):
+        if not (isinstance(one, range) and isinstance(two, range) and one.stop == two.start):
+            return np.concatenate([np.asarray(part) for part in parts])
+    return range(parts[0][0], parts[-1][-1] + 1)

@@ -1,0 +1,121 @@
+"""Names of genes and of cells in AnnData and 10x files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._columns import listed, picked
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._source import Chunk, Deadline, Source
+
+_MOST_NAMES = 10_000_000
+
+
+def genes_of(group: Any, array: Any, member: str, features: int) -> list[str] | None:
+    """The names of the columns, where the file has them."""
+    try:
+        if member == "X" or member.startswith("layers/"):
+            return _fitting(_index_of(group, "var"), features)
+        if not hasattr(array, "shape"):
+            for place in ("features/name", "features/id", "gene_names", "genes"):
+                if place in array and hasattr(array[place], "shape"):
+                    return _fitting(_texts(array[place]), features)
+    except Exception:  # names are a help: a file without them can be read
+        return None
+    return None
+
+
+def _index_of(group: Any, table: str) -> list[str] | None:
+    """The index of an AnnData table."""
+    if table not in group:
+        return None
+    frame = group[table]
+    if not hasattr(frame, "attrs") or hasattr(frame, "shape"):
+        return None
+    key = frame.attrs.get("_index", "_index")
+    key = key.decode() if isinstance(key, bytes) else key
+    return _texts(frame[key]) if key in frame else None
+
+
+def _texts(array: Any) -> list[str] | None:
+    if len(array.shape) != 1 or array.shape[0] > _MOST_NAMES:
+        return None
+    return [_text(value) for value in np.asarray(array[:]).tolist()]
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _fitting(names: list[str] | None, features: int) -> list[str] | None:
+    """Names that are as many as the columns, those that come twice numbered as scanpy does: A, A-1."""
+    if names is None or len(names) != features:
+        return None
+    if len(set(names)) == len(names):
+        return names
+    taken, found = set(names), []
+    seen: dict[str, int] = {}
+    for name in names:
+        count = seen.get(name, -1) + 1
+        new = name if count == 0 else f"{name}-{count}"
+        while count and new in taken:
+            count += 1
+            new = f"{name}-{count}"
+        seen[name] = count
+        taken.add(new)
+        found.append(new)
+    return found
+
+
+def labels_of(group: Any, array: Any, member: str, rows: int) -> dict[str, Any]:
+    """What may be asked for as ids besides columns: the names of the cells, and what else is known of each of them."""
+    found: dict[str, Any] = {}
+    try:
+        if not hasattr(array, "shape") and "barcodes" in array and array["barcodes"].shape == (rows,):
+            found["barcodes"] = array["barcodes"]
+        if "obs" in group and hasattr(group["obs"], "attrs") and not hasattr(group["obs"], "shape"):
+            frame = group["obs"]
+            key = _text(frame.attrs.get("_index", "_index"))
+            for name in frame:
+                if getattr(frame[name], "shape", None) == (rows,):
+                    found["obs_names" if name == key else name] = frame[name]
+                elif name in frame and "codes" in frame[name] and frame[name]["codes"].shape == (rows,):
+                    found[name] = _Categories(frame[name])
+    except Exception:  # as above
+        return found
+    return found
+
+
+class _Categories:
+    """AnnData's categorical column, by slices."""
+
+    def __init__(self, group: Any) -> None:
+        self.codes, self.names = group["codes"], [_text(value) for value in np.asarray(group["categories"][:]).tolist()]
+
+    def __getitem__(self, part: slice) -> Array:
+        return np.array([self.names[code] if code >= 0 else "" for code in np.asarray(self.codes[part]).tolist()], dtype=object)
+
+
+def labelled(source: Source, labels: Mapping[str, Any], options: Options) -> Source:
+    """With the columns that the user means, where ids may be the names of rows."""
+    ids = listed(options.wanted.ids) or []
+    ours = [each for each in ids if each in labels]
+    if not ours:
+        return picked(source, options.wanted)
+    rest = [each for each in ids if each not in labels]
+    found = picked(source, options.wanted._replace(ids=rest or None))
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        at = start
+        for chunk in found.read(start, size, deadline):
+            columns = [[_text(value) for value in np.asarray(labels[str(each)][at : at + chunk.length]).tolist()] for each in ours]
+            text = np.array(columns, dtype=object).T
+            yield chunk._replace(ids=text if chunk.ids is None else np.concatenate([text, chunk.ids], axis=1))
+            at += chunk.length
+
+    return replace(found, read=read)

@@ -1,0 +1,340 @@
+"""From what the user names to a source: files, folders, patterns, archives, URLs, objects."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from online_psp.io.sources._arrow import IPC, PARQUET, open_arrow
+from online_psp.io.sources._bytes import COMPRESSED, clear_file
+from online_psp.io.sources._columns import Columns, Wanted, picked
+from online_psp.io.sources._hdf5 import open_hdf5
+from online_psp.io.sources._images import SUFFIXES as PICTURES
+from online_psp.io.sources._images import open_images
+from online_psp.io.sources._mat import open_mat
+from online_psp.io.sources._matrix_market import open_matrix_market
+from online_psp.io.sources._memory import open_object
+from online_psp.io.sources._numpy import looks_like_idx, npz_names, open_idx, open_npy, open_npz, open_raw, open_raw_stream
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place, expand, files_in, in_zip, is_url, local, natural_key, remote, split_member, zip_members
+from online_psp.io.sources._records import open_excel, open_jsonl
+from online_psp.io.sources._several import open_several
+from online_psp.io.sources._sniff import TextOptions
+from online_psp.io.sources._source import Source, SourceError, UnknownSourceError, default_max_memory, reason
+from online_psp.io.sources._sparse import is_sparse_npz, open_sparse_npz
+from online_psp.io.sources._text import Feed, open_text
+from online_psp.io.sources._zarr import open_zarr
+
+Opener = Callable[[Place, Options], Source]
+
+
+def _text(usual: str) -> Opener:
+    return lambda place, options: open_text(Feed(place.name, place), options, usual)
+
+
+def _npz(place: Place, options: Options) -> Source:
+    names = npz_names(place)
+    if options.member is None and is_sparse_npz(names):
+        return open_sparse_npz(place, names, options)
+    return open_npz(place, options)
+
+
+def _picking(opener: Opener) -> Opener:
+    """For readers that give all columns, as numbers."""
+    return lambda place, options: picked(opener(place, options), options.wanted)
+
+
+#: How each kind of file is opened, by the end of its name; before that, ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are taken off.
+FORMATS: dict[str, Opener] = {
+    ".npy": _picking(open_npy),
+    ".npz": _picking(_npz),
+    ".mtx": _picking(open_matrix_market),
+    ".csv": _text(","),
+    **dict.fromkeys((".tsv", ".tab"), _text("\t")),
+    ".txt": _text(" "),
+    **dict.fromkeys((".jsonl", ".ndjson"), lambda place, options: open_jsonl(Feed(place.name, place), options)),
+    **dict.fromkeys((".xlsx", ".xlsm"), open_excel),
+    **dict.fromkeys((*PARQUET, *IPC), open_arrow),
+    **dict.fromkeys((".h5", ".hdf5", ".hdf", ".h5ad"), open_hdf5),
+    ".zarr": open_zarr,
+    **dict.fromkeys((".bin", ".raw", ".dat"), _picking(open_raw)),
+    ".mat": _picking(open_mat),
+    ".idx": _picking(open_idx),
+}
+_KINDS = {suffix: suffix for suffix in FORMATS} | {
+    **dict.fromkeys((".tsv", ".tab"), ".csv"), ".ndjson": ".jsonl", ".xlsm": ".xlsx", ".pq": ".parquet",
+    **dict.fromkeys((".feather", ".ipc"), ".arrow"),
+    **dict.fromkeys((".hdf5", ".hdf", ".h5ad"), ".h5"), **dict.fromkeys((".raw", ".dat"), ".bin"), **dict.fromkeys(PICTURES, "picture"),
+}  # fmt: skip
+_IN_FOLDERS = (".csv", ".txt", ".npy", ".npz", ".jsonl", ".parquet", ".arrow", "picture", ".bin", ".xlsx", ".mat")
+
+
+def open_source(
+    source: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    features: int | None = None,
+    columns: Columns = None,
+    exclude: Columns = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    na_values: Sequence[str] | str | None = None,
+    comment: str | None = None,
+    skip_rows: int | None = None,
+    encoding: str | None = None,
+    ids: Columns = None,
+    time_column: str | int | None = None,
+    keep_index: bool | None = None,
+    missing: str = "error",
+    final: bool | None = None,
+    grey: bool = False,
+    max_memory: int | None = None,
+) -> Source:
+    """Open whatever holds rows.
+
+    Parameters
+    ----------
+    source : path, URL, pattern, "-", array, or iterable; or a list of the first four
+        A file (`FORMATS`; ``file.h5::/dataset``, ``file.npz::name``, ``archive.zip::member`` and ``book.xlsx::sheet`` pick what is inside
+        it), several of them (a list, a pattern such as ``logs/*.csv.gz``, a folder), in natural order as one table, ``-`` for standard
+        input, a two-dimensional array, sparse matrix or data frame, or an iterable of rows or blocks of rows. Sparse files (SciPy's
+        ``.npz``, Matrix Market, 10x and AnnData) and matrices give blocks of CSR rows, and are never made dense.
+    dtype : dtype, optional
+        Working precision, float32 or float64; float32 data stays so by default, and all else becomes float64. For raw binary: what the
+        data is.
+    features : int, optional
+        How many values a row of raw binary has. With it, standard input is read as raw binary, otherwise as text.
+    columns, exclude : names, numbers (from 0), ranges ("3-7") or patterns ("gene_*"), optional
+        The columns to learn from, or not to.
+    header : bool, optional
+        Whether text begins with names; told from the first lines by default.
+    delimiter, decimal, comment, skip_rows, encoding : optional
+        How text is written; told from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
+    na_values : sequence of str, optional
+        Texts that stand for missing values, besides the usual ones.
+    ids : columns, optional
+        Carried through as strings in `Block.ids`, and not learned. Of AnnData, also "obs_names" or a column of obs; of 10x files,
+        "barcodes"; of folders of pictures, "file".
+    time_column : column, optional
+        Carried through in `Block.times`, and not learned.
+    keep_index : bool, optional
+        Learn an unnamed first column of row numbers, which is left out otherwise.
+    missing : {"error", "keep"}
+        "keep" leaves missing values in the rows, as NaN.
+    final : bool, optional
+        Whether a last line without a line end is a row. By default it is, unless the file changes while it is read.
+    grey : bool
+        Turn pictures in colour into grey ones.
+    max_memory : int, optional
+        Bytes that one block may take; a quarter of the machine's memory by default.
+
+    Raises
+    ------
+    SourceError
+        For data that is not what it should be; `UnknownSourceError` and `MissingExtraError`, which are SourceErrors, for something that
+        cannot be told to be a source, and for a format whose library is not installed.
+    """
+    if features is not None and features < 1:
+        raise UnknownSourceError(f"A row must have at least 1 feature; got {features}.")
+    if missing not in ("error", "keep"):
+        raise UnknownSourceError(f"Missing values are an error or to keep (missing='error' or 'keep'); got {missing!r}.")
+    if max_memory is not None and max_memory < 1 << 16:
+        raise UnknownSourceError(f"At least 64 kB must be allowed for a block; got max_memory={max_memory}.")
+    _check_dtype(dtype, features)
+    text = TextOptions(
+        header, delimiter, decimal, [na_values] if isinstance(na_values, str) else na_values, comment, skip_rows, encoding, keep_index
+    )
+    wanted = Wanted(columns, exclude, ids, time_column)
+    options = Options(dtype, features, wanted, text, None, missing, final, grey, max_memory or default_max_memory())
+    try:
+        return _open(source, options)
+    except SourceError:
+        raise
+    except MemoryError:
+        raise SourceError(f"{_shown(source)} cannot be opened: there is not enough memory.") from None
+    except OSError as error:
+        raise SourceError(f"{error.filename or _shown(source)} cannot be read: {error.strerror or reason(error)}.") from None
+    except Exception as error:
+        if isinstance(source, str | os.PathLike | list | tuple):  # what a library makes of a damaged file
+            raise SourceError(f"{_shown(source)} cannot be read ({type(error).__name__}: {reason(error)}).") from error
+        raise
+
+
+def _shown(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"the {type(source).__name__}"
+
+
+def _check_dtype(dtype: Any, features: int | None) -> None:
+    if dtype is None:
+        return
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise UnknownSourceError(f"There is no type {dtype!r}: the working precision must be float32 or float64.") from None
+    if features is None and kind not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise UnknownSourceError(f"The working precision must be float32 or float64; got {kind}.")
+
+
+def _open(source: Any, options: Options) -> Source:
+    if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
+        if len(source) > 1:
+            return _open_list([os.fspath(each) for each in source], options)
+        source = source[0]
+    if not isinstance(source, str | os.PathLike):
+        return open_object(source, options)
+    name = os.fspath(source)
+    return _open_stdin(options) if name == "-" else _open_name(name, options)
+
+
+def _open_name(name: str, options: Options) -> Source:
+    file, member = split_member(name)
+    options = replace(options, member=member)
+    if is_url(file):
+        return _open_places(remote(file), options, file)
+    paths = expand(file)
+    if paths is not None:
+        return _open_places([local(path) for path in paths], options, file)
+    path = Path(file).expanduser()
+    if not path.exists():
+        raise UnknownSourceError(f"{file} does not exist.")
+    if path.is_dir():
+        return _open_folder(path, options)
+    return _open_place(local(path, file), options)
+
+
+def _open_list(names: list[str], options: Options) -> Source:
+    """Files that were listed, in the order given; patterns and folders among them in their own."""
+    if "-" in names:
+        raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
+    openers = [partial(_with_columns, name, options) for name in names]
+    return open_several(openers, f"{names[0]} … {names[-1]}")
+
+
+def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
+    """One of several files; its columns in the order of the first where that is given."""
+    if names is not None:
+        options = replace(options, wanted=options.wanted._replace(columns=names, exclude=None))
+    return _open_place(source, options) if isinstance(source, Place) else _open(source, options)
+
+
+def _open_stdin(options: Options) -> Source:
+    stdin = sys.stdin.buffer
+    if options.features is not None:
+        return picked(open_raw_stream(stdin, "standard input", options), options.wanted)
+    feed = Feed("standard input", stream=stdin)
+    first = next((piece for piece in _peeked(feed)), b"")
+    if first.lstrip()[:1] in (b"{", b"["):
+        return open_jsonl(feed, options)
+    if first.startswith((b"\x93NUMPY", b"PAR1", b"\x89HDF", b"PK\x03\x04")):
+        raise UnknownSourceError(
+            "Standard input is a binary file, which must be searched: give its name, or raw rows with --features and --dtype."
+        )
+    return open_text(feed, options, ",")
+
+
+def _peeked(feed: Feed) -> list[bytes]:
+    """The first piece of a stream, which will come again."""
+    for piece in feed.clear():
+        if piece:
+            feed.seen.insert(0, piece)
+            return [piece]
+    return []
+
+
+def _suffix(name: str) -> str | None:
+    """The end of a name that says what is in a file, in lower case and without that of its compression."""
+    bare = name.lower()
+    for ending in COMPRESSED:
+        bare = bare.removesuffix(ending)
+    found = max((suffix for suffix in FORMATS if bare.endswith(suffix)), key=len, default=None)
+    return ".idx" if found in (None, ".idx") and "idx" in Path(bare).name.split("-", 1)[-1] and "idx" in bare else found
+
+
+def _open_places(places: list[Place], options: Options, name: str) -> Source:
+    if len(places) == 1:
+        return _open_place(places[0], options)
+    if all(Path(place.short).suffix.lower() in PICTURES for place in places) and all(place.path is not None for place in places):
+        paths = [place.path for place in places if place.path is not None]
+        return open_images(paths, options, name, Path(os.path.commonpath([path.parent for path in paths])))
+    return open_several([partial(_with_columns, place, options) for place in places], name)
+
+
+def _open_place(place: Place, options: Options) -> Source:
+    if place.name.lower().endswith(".zip"):
+        return _open_zip(place, options)
+    suffix = ".bin" if options.features is not None else _suffix(place.short)
+    if suffix in (None, ".bin", ".dat", ".raw") and options.features is None:
+        suffix = _by_content(place) or suffix
+    if suffix is None:
+        if Path(place.short).suffix.lower() in PICTURES:
+            raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
+        known = ", ".join(dict.fromkeys([*FORMATS, ".zip"]))
+        raise UnknownSourceError(
+            f"{place.name} has no known ending ({known}; also with {', '.join(COMPRESSED)}); for raw binary give --features and --dtype."
+        )
+    if options.member is not None and suffix not in (".npz", ".h5", ".hdf5", ".hdf", ".h5ad", ".zarr", ".xlsx", ".xlsm", ".mat"):
+        raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
+    return FORMATS[suffix](place, options)
+
+
+def _by_content(place: Place) -> str | None:
+    """For names that say nothing."""
+    with clear_file(place.open(), place.name) as file:
+        head = file.read(8)
+    return ".idx" if looks_like_idx(head) else None
+
+
+def _open_zip(place: Place, options: Options) -> Source:
+    members = zip_members(place)
+    member = options.member
+    if member is not None and member not in members:
+        raise UnknownSourceError(
+            f"{place.name} has no file {member!r}; it has {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
+        )
+    chosen = [member] if member is not None else _one_kind(members, place.name)[0]
+    return _open_places([in_zip(place, each) for each in chosen], replace(options, member=None), place.name)
+
+
+def _one_kind(names: list[str], where: str) -> tuple[list[str], str, int]:
+    """Those of many files that are data, all of one kind, their kind, and how many were left out."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        suffix = _suffix(name)
+        kind = _KINDS.get(suffix or "") or ("picture" if Path(name).suffix.lower() in PICTURES else None)
+        if kind in _IN_FOLDERS:
+            found.setdefault(kind, []).append(name)
+    if len(found) > 1:
+        found.pop(".txt", None)  # notes, beside the data
+    if len(found) != 1:
+        what = "no files of a kind that is known" if not found else f"files of several kinds ({', '.join(sorted(found))})"
+        raise UnknownSourceError(f"{where} has {what}; name those to read, as a list or a pattern.")
+    ((kind, chosen),) = found.items()
+    return chosen, kind, len(names) - len(chosen)
+
+
+def _open_folder(path: Path, options: Options) -> Source:
+    if path.name.lower().endswith(".zarr") or any((path / mark).exists() for mark in ("zarr.json", ".zarray", ".zgroup")):
+        place = Place(str(path), lambda: path.open("rb"), None, path)
+        return open_zarr(place, options)
+    files = files_in(path)
+    relative = [file.relative_to(path).as_posix() for file in files]
+    chosen, kind, others = _one_kind(relative, str(path))
+    chosen = sorted(chosen, key=natural_key)
+    if kind == "picture":
+        found = open_images([path / each for each in chosen], options, str(path), path)
+    elif len(chosen) == 1:
+        found = _open_place(local(path / chosen[0]), options)
+    else:
+        found = open_several([partial(_with_columns, local(path / each), options) for each in chosen], str(path))
+    if others:
+        found.notes.append(f"{others} other file{'s' if others != 1 else ''} in {path} left out")
+    return found

@@ -1,0 +1,339 @@
+"""Rows of cells that have types already: JSON lines and Excel sheets."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_psp.engine.types import Array
+from online_psp.io.sources._columns import Choice, choose, times_of, unique
+from online_psp.io.sources._lines import Lines, transcoded
+from online_psp.io.sources._options import Options
+from online_psp.io.sources._places import Place
+from online_psp.io.sources._sniff import NA, is_number, number
+from online_psp.io.sources._source import (
+    Chunk,
+    Deadline,
+    EmptySourceError,
+    MissingExtraError,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    reason,
+    working_dtype,
+)
+from online_psp.io.sources._text import Feed, longest_line
+
+_SAMPLE = 100
+_PLAIN = {int, float, bool}
+
+
+class Record(NamedTuple):
+    """A row as the file has it."""
+
+    number: int
+    """Of its line or row in the file, from 1."""
+    cells: Any
+    """A list of values, a dict of them by name, or a str that says why there is neither."""
+
+
+Records = Callable[[], Iterator[Record | None]]
+
+
+class Shape(NamedTuple):
+    """What a record must have."""
+
+    names: list[str] | None
+    widths: list[int]
+    """How many values each column has: more than one where it has lists."""
+    choice: Choice
+    name: str
+    na: frozenset[str]
+
+    def column(self, at: int) -> str:
+        """As messages name it."""
+        return f"column {at}" + (f" ({self.names[at]!r})" if self.names else "")
+
+
+def open_jsonl(feed: Feed, options: Options) -> Source:
+    """One object or one list of numbers a line."""
+    kept: list[Lines] = []
+
+    def records() -> Iterator[Record | None]:
+        if not kept or feed.place is not None:
+            text = transcoded(feed.clear(), options.text.encoding or "utf-8", feed.name)
+            kept[:] = [Lines(text, 0, None, longest_line(options), feed.name, lambda: options.final is not False)]
+            kept[0].quotes = False
+        for batch in kept[0].batches(0, 256, lambda: True):
+            if batch is None:
+                yield None
+                continue
+            for line, at in zip(batch.text.split(b"\n"), batch.numbers, strict=False):
+                yield Record(int(at), _parsed(line))
+
+    return _source(records, feed.name, "line", options, "jsonl", feed)
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON ({reason(error)})"
+    return found if isinstance(found, dict | list) else f"is {type(found).__name__}, not an object or a list"
+
+
+def open_excel(place: Place, options: Options) -> Source:
+    """A sheet of a workbook: the first one, or the one named after ``::``."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtraError(f"Reading {place.name} needs openpyxl: pip install 'online-psp[excel]'.") from None
+    try:
+        with place.open() as file, zipfile.ZipFile(file) as archive:
+            strings = max((entry.file_size for entry in archive.infolist() if "sharedStrings" in entry.filename), default=0)
+        options.check(4 * strings, "the texts of the workbook", place.name)
+        with place.open() as file:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            sheets = book.sheetnames
+            book.close()
+    except (SourceError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # zip, XML and openpyxl's own
+        raise SourceError(f"{place.name} is not a whole Excel workbook ({reason(error)}).") from None
+    sheet = options.member or sheets[0]
+    if sheet not in sheets:
+        raise UnknownSourceError(f"{place.name} has no sheet {sheet!r}; it has {', '.join(sheets)}.")
+
+    def records() -> Iterator[Record | None]:
+        with place.open() as file:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            try:
+                for at, row in enumerate(book[sheet].iter_rows(values_only=True), 1):
+                    if any(value is not None for value in row) and at > (options.text.skip_rows or 0):
+                        yield Record(at, list(row))
+            finally:
+                book.close()
+
+    found = _source(
+        records, f"{place.name}::{sheet}" if len(sheets) > 1 else place.name, "sheet row", options, "excel", Feed(place.name, place)
+    )
+    if len(sheets) > 1 and options.member is None:
+        found.notes.append(f"sheet {sheet!r} of {len(sheets)}; {place.name}::NAME reads another")
+    return found
+
+
+def _source(records: Records, name: str, unit: str, options: Options, kind: str, feed: Feed) -> Source:
+    once = feed.place is None
+    first: list[Record] = []
+    stream = records()
+    wanted = 2 if once else _SAMPLE
+    for record in stream:
+        if record is not None:
+            first.append(record)
+        if len(first) >= wanted:
+            break
+    if not first:
+        raise EmptySourceError(f"{name} is empty.")
+    notes: list[str] = []
+    shape, header = _shape(first, options, name, notes)
+    numbers: list[tuple[int, int]] = []
+
+    def fresh() -> Iterator[Record | None]:
+        if not once:
+            stream.close()  # type: ignore[attr-defined]
+            yield from records()
+        else:
+            yield from first
+            first.clear()
+            yield from stream
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        waiting: list[Record] = []
+        at, skip = start, start + (1 if header else 0)
+        for record in fresh():
+            if record is not None:
+                if skip:
+                    skip -= 1
+                    continue
+                waiting.append(record)
+            if len(waiting) == size or (waiting and deadline is not None and once and deadline()):
+                numbers[:] = [(at + i, each.number) for i, each in enumerate(waiting)]
+                at += len(waiting)
+                yield _chunk(waiting, shape)
+                waiting = []
+            elif record is None and deadline is not None:
+                yield _chunk([], shape)
+        if waiting:
+            numbers[:] = [(at + i, each.number) for i, each in enumerate(waiting)]
+            yield _chunk(waiting, shape)
+
+    def where(row: int) -> str:
+        offset = row - numbers[0][0] if numbers else -1
+        return f"{unit} {numbers[offset][1]}" if 0 <= offset < len(numbers) else ""
+
+    widths = [shape.widths[at] for at in shape.choice.features]
+    chosen = None
+    if shape.names:
+        chosen = [shape.names[at] if shape.widths[at] == 1 else f"{shape.names[at]}.{i}"
+                  for at in shape.choice.features for i in range(shape.widths[at])]  # fmt: skip
+        notes.insert(0, f"{len(chosen)} columns: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}")
+    prints = (feed.place.print(),) if feed.place is not None else (feed.print,) if feed.print is not None else ()
+    return Source(
+        name, sum(widths), working_dtype(np.float64, options.dtype, name), read, once=once, feature_names=chosen, places=where,
+        notes=notes, kind=kind, prints=prints, schema={**options.schema(), "header": header},
+        column_numbers=[at for at in shape.choice.features for _ in range(shape.widths[at])], **options.common(),
+    )  # fmt: skip
+
+
+def _shape(first: list[Record], options: Options, name: str, notes: list[str]) -> tuple[Shape, bool]:
+    good = [record.cells for record in first if not isinstance(record.cells, str)]
+    if not good:
+        raise SourceError(f"{name}, line {first[0].number}: it {first[0].cells}.")
+    na = NA | frozenset(options.text.na_values or ())
+    header = False
+    names: list[str] | None = None
+    if isinstance(good[0], dict):
+        names = list(good[0])
+    elif all(isinstance(value, str) or value is None for value in good[0]) and options.text.header is not False and len(good) > 0:
+        header = options.text.header is True or any(not isinstance(value, str) for row in good[1:2] for value in row if value is not None)
+    if header:
+        names, changed = unique([str(value).strip() if value is not None else "" for value in good[0]])
+        if changed:
+            notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
+        good = good[1:]
+    width = len(names) if names is not None else len(good[0])
+    rows = [_in_order(cells, names, width) for cells in good]
+    rows = [cells for cells in rows if not isinstance(cells, str)]
+    widths = [max((len(row[at]) for row in rows[:1] if isinstance(row[at], list)), default=1) for at in range(width)]
+    usable = list(range(width))
+    if header and names and names[0].startswith("unnamed_") and not options.text.keep_index and len(rows) > 1:
+        column = [row[0] for row in rows]
+        if all(type(value) is int for value in column) and all(one < two for one, two in itertools.pairwise(column)):
+            usable.remove(0)
+            notes.append(
+                f"an unnamed first column {column[0]}, {column[1]}, … was taken as row numbers and left out (--keep-index to learn it)"
+            )
+    choice = choose(options.wanted, names, width, name, usable)
+    shape = Shape(names, widths, choice, name, na)
+    text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
+    if text:
+        listed = ", ".join(shape.column(at) for at in text[:5])
+        leave = ",".join(names[at] if names else str(at) for at in text[:5])
+        raise SourceError(f"{name}: {listed} is text: leave it out (--exclude {leave}), or pick the columns of numbers (--columns …).")
+    return shape, header
+
+
+def _in_order(cells: Any, names: list[str] | None, width: int) -> Any:
+    """A record's values in the order of the columns, or what is wrong with it."""
+    if isinstance(cells, str):
+        return cells
+    if isinstance(cells, dict):
+        if names is None:
+            return "is an object where lists are expected"
+        unknown = [key for key in cells if key not in names]
+        if unknown:
+            return f"has {unknown[0][:40]!r}, which the first row has not"
+        return [cells.get(key) for key in names]
+    values = list(cells)
+    while len(values) > width and values[-1] is None:
+        values.pop()
+    if len(values) != width:
+        return f"has {len(values)} value{'s' if len(values) != 1 else ''} where {width} are expected"
+    return values
+
+
+def _value(value: Any, na: frozenset[str]) -> float | str:
+    """A number, NaN for what is missing, or the text that is not one."""
+    if value is None:
+        return np.nan
+    if isinstance(value, bool | int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return np.inf
+    if isinstance(value, str):
+        bare = value.strip()
+        return np.nan if bare in na else number(bare) if is_number(bare) else bare
+    return value.isoformat() if isinstance(value, datetime | date) else json.dumps(value, default=str)[:60]
+
+
+def _is_text(value: Any, na: frozenset[str]) -> bool:
+    return not isinstance(value, list) and isinstance(_value(value, na), str)
+
+
+def _chunk(records: list[Record], shape: Shape) -> Chunk:
+    choice = shape.choice
+    total = sum(shape.widths[at] for at in choice.features)
+    plain = _plain(records, shape)
+    if plain is not None:
+        return Chunk(len(records), plain, {})
+    good: list[list[float]] = []
+    bad: dict[int, str] = {}
+    ids = np.full((len(records), len(choice.ids)), "", dtype=object) if choice.ids else None
+    times = [""] * len(records)
+    for row, record in enumerate(records):
+        cells = _in_order(record.cells, shape.names, len(shape.widths))
+        if isinstance(cells, str):
+            bad[row] = cells
+            continue
+        if ids is not None:
+            ids[row] = [_text(cells[at]) for at in choice.ids]
+        if choice.time is not None:
+            times[row] = _text(cells[choice.time])
+        values, problem = _row(cells, shape)
+        if problem is None:
+            good.append(values)
+        else:
+            bad[row] = problem
+    found = np.array(good, dtype=np.float64).reshape(len(good), total)
+    return Chunk(len(records), found, bad, ids, times_of(times, shape.name) if choice.time is not None else None)
+
+
+def _plain(records: list[Record], shape: Shape) -> Array | None:
+    """All records at once, where they are nothing but numbers and all of them are features."""
+    choice, names = shape.choice, shape.names
+    if choice.ids or choice.time is not None or any(width != 1 for width in shape.widths):
+        return None
+    rows = []
+    for record in records:
+        cells = record.cells
+        if names is not None and isinstance(cells, dict) and len(cells) == len(names):
+            cells = list(map(cells.get, names))  # a name that is not there gives None, which is not plain
+        if not isinstance(cells, list) or len(cells) != len(shape.widths) or not set(map(type, cells)) <= _PLAIN:
+            return None
+        rows.append(cells)
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except OverflowError:  # a whole number beyond all that a float can hold
+        return None
+    values = values.reshape(len(rows), len(shape.widths))
+    return values if choice.features == list(range(len(shape.widths))) else values[:, choice.features]
+
+
+def _row(cells: list[Any], shape: Shape) -> tuple[list[float], str | None]:
+    values: list[float] = []
+    for at in shape.choice.features:
+        given = cells[at] if shape.widths[at] > 1 or isinstance(cells[at], list) else [cells[at]]
+        if not isinstance(given, list) or len(given) != shape.widths[at]:
+            count = len(given) if isinstance(given, list) else "no"
+            return [], f"has {count} values where {shape.widths[at]} are expected in {shape.column(at)}"
+        for each in given:
+            value = _value(each, shape.na)
+            if isinstance(value, str):
+                return [], f"has the text {value[:40]!r} in {shape.column(at)}"
+            values.append(value)
+    return values, None
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.isoformat() if isinstance(value, datetime | date) else str(value)

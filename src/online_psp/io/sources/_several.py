@@ -1,0 +1,110 @@
+"""Several files as one source, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from online_psp.io.sources._chunks import recut_chunks
+from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
+
+Open = Callable[[list[str] | None], Source]
+"""Opens a file, with the columns of the first one in its order where they are given."""
+
+
+def open_several(openers: Sequence[Open], name: str) -> Source:
+    """The rows of all files; names of columns must be the same, in any order."""
+    sources: list[Source] = []
+    empty: list[EmptySourceError] = []
+    for opener in openers:
+        try:
+            sources.append(_like(opener, sources[0]) if sources else opener(None))
+        except EmptySourceError as error:
+            empty.append(error)
+    if not sources:
+        raise empty[0]
+    first = sources[0]
+    first.warnings.extend(str(error).rstrip(".") for error in empty)
+    if len(sources) == 1:
+        return first
+    counts: list[int | None] = [source.total for source in sources]
+    known: list[int] = []
+    for count in counts:
+        if count is None:
+            break
+        known.append(count)
+    total = sum(known) if len(known) == len(sources) else None
+    place: dict[str, Any] = {"starts": [0]}
+
+    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+        return recut_chunks(_chunks(sources, counts, start, size, deadline, place), size)
+
+    return replace(
+        first,
+        name=name,
+        read=read,
+        total=total,
+        places=lambda row: _where(sources, place["starts"], row),
+        block=min((source.block for source in sources if source.block is not None), default=None),
+        notes=[f"{len(sources)} files, from {first.name} to {sources[-1].name}", *first.notes],
+        warnings=[said for source in sources for said in source.warnings],
+        prints=tuple(each for source in sources for each in source.prints),
+        dtype=np.result_type(*(source.dtype for source in sources)),
+    )
+
+
+def _like(opener: Open, first: Source) -> Source:
+    """The next file, with its columns in the order of the first."""
+    found = opener(None)
+    names, others = first.feature_names, found.feature_names
+    if names is not None and others is not None and names != others:
+        missing = [name for name in names if name not in others]
+        extra = [name for name in others if name not in names]
+        if missing or extra:
+            what = f"no column {missing[0]!r}" if missing else f"a column {extra[0]!r}"
+            raise SourceError(f"{found.name} has {what}, and {first.name} has {'one' if missing else 'none'}: they are not one table.")
+        found = opener(list(names))
+    if found.features != first.features:
+        raise SourceError(f"{found.name} has {found.features} columns, and {first.name} has {first.features}: they are not one table.")
+    return found
+
+
+def _chunks(
+    sources: list[Source], counts: list[int | None], start: int, size: int, deadline: Deadline | None, place: dict[str, Any]
+) -> Iterator[Chunk]:
+    """Chunks of each file in turn, without the first `start` rows; files that are passed over are counted, not parsed."""
+    at = 0
+    starts: list[int] = []
+    place["starts"] = starts
+    for i, source in enumerate(sources):
+        starts.append(at)
+        begin = max(0, start - at)
+        if begin and counts[i] is None:
+            counts[i] = _count(source)
+        count = counts[i]
+        if count is not None and begin and count <= begin:
+            at += count
+            continue
+        seen = begin
+        for chunk in source.read(begin, size, deadline):
+            seen += chunk.length
+            yield chunk
+        at += seen
+        if counts[i] is None:
+            counts[i] = seen
+
+
+def _count(source: Source) -> int:
+    return source.count() if source.count is not None else sum(chunk.length for chunk in source.read(0, 8192, None))
+
+
+def _where(sources: list[Source], starts: list[int], row: int) -> str:
+    """The file of a row (from 0), its number there, and its line."""
+    for source, start in zip(reversed(sources[: len(starts)]), reversed(starts), strict=True):
+        if row >= start:
+            inner = source.places(row - start) if source.places is not None else ""
+            return f"{source.name}, {inner or f'row {row - start + 1}'}"
+    return ""

@@ -1,0 +1,125 @@
+"""Messy files give the model of the clean one, or one sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.io.sources import Source, SourceError, open_source
+from tests.messy_files import CASES, Case, clean
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The folder of messy files: a source for every case."""
+    root, X = tmp_path_factory.mktemp("messy"), clean()
+    found = {}
+    for each in CASES:
+        folder = root / each.name
+        folder.mkdir()
+        found[each.name] = each.write(folder, X)
+    return found
+
+
+def fitted(source: Source) -> OnlinePCA:
+    model = OnlinePCA(2)
+    for block in source.blocks(17):
+        if block.bad:
+            raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+        model.partial_fit(block.rows)
+    return model
+
+
+def test_there_are_forty_of_them() -> None:
+    assert len(CASES) >= 40
+    assert len({each.name for each in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("each", CASES, ids=[each.name for each in CASES])
+def test_the_model_of_the_clean_file_or_one_sentence(messy: dict[str, Any], each: Case) -> None:
+    if each.said is not None:
+        with pytest.raises(SourceError) as raised:
+            fitted(open_source(messy[each.name], **each.options))
+        assert re.search(each.said, str(raised.value)), f"{each.name}: {raised.value}"
+        assert "\n" not in str(raised.value)
+        return
+    source = open_source(messy[each.name], **each.options)
+    expected, model = OnlinePCA(2).fit(clean()), fitted(source)
+    assert model.n_samples_seen_ == len(clean()), f"{each.name}: {source.notes}"
+    np.testing.assert_allclose(model.mean_, expected.mean_, atol=1e-12, rtol=1e-12)
+    np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
+    np.testing.assert_allclose(model.explained_variance_, expected.explained_variance_, rtol=1e-12)
+    assert source.feature_names == each.names
+    said = [*source.notes, *source.warnings]
+    assert not each.notes or any(re.search(each.notes, note) for note in said), f"{each.name}: {each.notes!r} is in none of {said}"
+
+
+@pytest.mark.parametrize("each", [each for each in CASES if each.said is None], ids=lambda each: each.name)
+def test_they_go_on_from_any_row(messy: dict[str, Any], each: Case) -> None:
+    source = open_source(messy[each.name], **each.options)
+    for start in (0, 19, 20, 59, 60):
+        blocks = list(source.blocks(7, start))
+        rows = np.concatenate([np.zeros((0, 5)), *(block.rows for block in blocks)])
+        np.testing.assert_array_equal(rows, clean()[start:])
+        assert [block.start for block in blocks] == list(range(start, 60, 7))
+
+
+def test_the_options_overrule_what_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(",a,b\n0,1.5,2\n1,3.5,4\n")
+    kept = open_source(path, keep_index=True)
+    assert kept.feature_names == ["unnamed_0", "a", "b"]
+    assert next(kept.blocks()).rows.tolist() == [[0, 1.5, 2], [1, 3.5, 4]]
+    path.write_text("2019,2020,2021\n5,3,1\n6,2,2\n")
+    assert open_source(path).feature_names == ["2019", "2020", "2021"]
+    assert next(open_source(path, header=False).blocks()).rows.tolist() == [[2019, 2020, 2021], [5, 3, 1], [6, 2, 2]]
+    path.write_text("1,5;2,5\n3,5;4,5\n")
+    assert next(open_source(path).blocks()).rows.tolist() == [[1.5, 2.5], [3.5, 4.5]]
+    with pytest.raises(SourceError, match="column 1 is text"):
+        open_source(path, delimiter=",", header=False)
+    path.write_text("a,b\n1,2\n#3,4\n5,6\n")
+    (block,) = open_source(path).blocks()
+    assert block.bad[0].problem == "has the text '#3' in column 0 ('a')"
+    assert next(open_source(path, comment="#").blocks()).rows.tolist() == [[1, 2], [5, 6]]
+
+
+def test_rows_that_only_look_like_names_are_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    for text, rows in (("1,2,3\n4,5,6\n7,8,9\n", 3), ("0,1\n1,0\n", 2), ("3,2,1\n1,1,1\n", 2), ("1,2,3\n", 1)):
+        path.write_text(text)
+        assert sum(block.rows.shape[0] for block in open_source(path).blocks()) == rows, text
+
+
+def test_ids_and_times_are_carried_through_bad_rows_and_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('who,when,a,b\n"Doe, J",2026-01-01T00:00:00,1,2\nRoe,2026-01-01T00:00:01,x,4\nPoe,2026-01-01T01:00:02+01:00,5,6\n')
+    source = open_source(path, ids=["who"], time_column="when")
+    assert source.feature_names == ["a", "b"]
+    (block,) = source.blocks()
+    assert block.ids is not None
+    assert block.ids.tolist() == [["Doe, J"], ["Roe"], ["Poe"]]
+    assert block.times is not None
+    assert block.times.dtype == "datetime64[us]"
+    assert np.diff(block.times).astype(int).tolist() == [1_000_000, 1_000_000]
+    assert [bad.row for bad in block.bad] == [2]
+    assert block.rows.tolist() == [[1, 2], [5, 6]]
+    np.save(tmp_path / "x.npy", np.array([[7.0, 1.5, 2.0], [8.0, 3.5, 4.0]]))
+    (block,) = open_source(tmp_path / "x.npy", ids=0, time_column=2).blocks()
+    assert block.ids is not None
+    assert block.ids.tolist() == [["7"], ["8"]]
+    assert block.times is not None
+    assert block.times.tolist() == [2.0, 4.0]
+    assert block.rows.tolist() == [[1.5], [3.5]]
+
+
+def test_missing_values_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,NA\n,4\n5,inf\n7,?\n")
+    (block,) = open_source(path, missing="keep", na_values=["?"]).blocks()
+    np.testing.assert_array_equal(block.rows, [[1, np.nan], [np.nan, 4], [7, np.nan]])
+    assert [(bad.row, bad.problem) for bad in block.bad] == [(3, "has an infinite value in column 1 ('b')")]

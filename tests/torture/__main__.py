@@ -1,0 +1,75 @@
+"""``python -m tests.torture --minutes 60``."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: children are forked
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.torture._common import Tally
+from tests.torture.hostile import data_files
+from tests.torture.kills import kills, pipes
+from tests.torture.mutations import model_files
+from tests.torture.sharing import full_disks, threads, writers
+
+ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
+    "kills": ("SIGKILLs of runs, then resumed", kills),
+    "models": ("model files, damaged or made on purpose", model_files),
+    "data": ("data files, damaged", data_files),
+    "pipes": ("slow pipes, interrupted", pipes),
+    "threads": ("models shared by ten threads", threads),
+    "writers": ("runs on an output in use", writers),
+    "disks": ("runs on a full disk", full_disks),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Attack runs and files at random.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=None, help="to do again what was done; random by default")
+    parser.add_argument("--only", choices=list(ATTACKS), action="append", help="one kind of attack; may be given several times")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    chance, end = random.Random(seed), time.monotonic() + 60.0 * given.minutes
+    names = given.only or list(ATTACKS)
+    tallies = {name: Tally() for name in names}
+    spent = dict.fromkeys(names, 0.0)
+    print(f"seed {seed}, {given.minutes:g} minutes", flush=True)
+    while time.monotonic() < end:
+        name = min(names, key=spent.__getitem__)  # each kind gets its share of the time
+        began = time.monotonic()
+        folder = Path(tempfile.mkdtemp(prefix="torture-"))
+        try:
+            found = ATTACKS[name][1](folder, random.Random(chance.randrange(10**9)))
+        except Exception:
+            found = Tally(1, lost=[f"{name}: {traceback.format_exc(limit=-2)}"])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        for words in found.lost:
+            print(f"LOST  {' '.join(words.split())}", flush=True)
+        tallies[name].add(found)
+        spent[name] += time.monotonic() - began
+    print(table(tallies))
+    return 1 if any(tally.lost for tally in tallies.values()) else 0
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """What was tried and what was lost, as Markdown."""
+    lines = ["| attack | tried | right | refused with a sentence | lost |", "|---|---:|---:|---:|---:|"]
+    for name, tally in tallies.items():
+        lines.append(f"| {ATTACKS[name][0]} | {tally.tried:,} | {tally.right:,} | {tally.refused:,} | {len(tally.lost):,} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
