@@ -434,6 +434,45 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
         Monitor(OnlinePCA(2), **options)
 
 
+def test_a_memory_too_short_to_score_by_is_refused() -> None:
+    with pytest.raises(ValueError, match="remembers as much as 9 rows of equal weight, and to score rows a monitor needs 20"):
+        Monitor(OnlinePCA(2, half_life=3.0))
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-70, 1e60])
+def test_units_do_not_matter(unit: float) -> None:
+    world = World(13)
+    X = np.vstack([world.rows(700), world.rows(150, world.basis())])
+    X[300] *= 5
+    found, expected = (Monitor(OnlinePCA(K), on_drift="reset").update(X * scale) for scale in (unit, 1.0))
+    np.testing.assert_allclose(found.t2, expected.t2, rtol=1e-6)
+    np.testing.assert_allclose(found.spe_limit / unit / unit, expected.spe_limit, rtol=1e-6)
+    assert (found.outlier == expected.outlier).all()
+    assert (found.drift == expected.drift).all()
+    assert (found.drift == "direction").sum() == 1
+
+
+def test_one_gross_row_is_an_outlier_and_no_drift() -> None:
+    X = World(14).rows(1200)
+    X[600] = 1e100
+    monitor = Monitor(OnlinePCA(K), learn_outliers=False)
+    found = monitor.update(X)
+    assert found.outlier[600]
+    assert found.outlier.mean() < 0.05
+    assert not monitor.alarms
+    learned = Monitor(OnlinePCA(K)).update(X)
+    assert learned.outlier[600]
+    assert np.isfinite(learned.spe_limit[100:]).all(), "a model that learns such a row is lost, but not in NaN"
+
+
+def test_rows_that_are_all_the_same_have_no_scores() -> None:
+    monitor = Monitor(OnlinePCA(2))
+    found = monitor.update(np.full((600, 10), 3.7))
+    assert np.isnan(found.t2).all()
+    assert not found.outlier.any()
+    assert not monitor.alarms
+
+
 def test_only_an_online_pca_can_be_monitored() -> None:
     with pytest.raises(TypeError, match="takes an OnlinePCA; got str"):
         Monitor("pca")  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def diagnose(rows: AnyRows, seen: Snapshot, moments: SpeMoments) -> str:
     products, y = gram(rows, seen)
     outside, inside = products - y @ y.T, (y / seen.variances) @ y.T
     beyond_outside, beyond_inside = float(np.trace(outside)) / n - moments.mean, float(np.trace(inside)) / n - K
-    away = abs(beyond_outside) * np.sqrt(2.0 * K) > abs(beyond_inside) * np.sqrt(max(moments.variance, 0.0))
+    away = abs(beyond_outside) * np.sqrt(2.0 * K) > abs(beyond_inside) * moments.deviation
     products, excess = (outside, beyond_outside) if away else (inside, beyond_inside)
     if excess <= 0:
         return SPREAD
@@ -51,5 +51,6 @@ def diagnose(rows: AnyRows, seen: Snapshot, moments: SpeMoments) -> str:
 
 def _participation(products: Floats, apart: NDArray[np.bool_]) -> float:
     """One over the number of directions of equal variance that the rows would lie along, from their products (n, n)."""
+    products = products / np.diagonal(products).max()  # their squares may be out of range
     sizes = np.diagonal(products)
     return float((products[apart] ** 2).mean() / np.outer(sizes, sizes)[apart].mean())

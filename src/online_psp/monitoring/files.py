@@ -133,7 +133,7 @@ def _check(state: MonitorState, begun: bool) -> None:
     seen, moments = state.seen, state.moments
     if not state.last_place <= state.n_rows < state.next_place or state.n_left_out > state.n_rows:
         raise ModelFileError("its counts of rows contradict each other")
-    if min(moments.weight, moments.squares, moments.scatter, moments.mean) < 0 or (state.pending < 0).any():
+    if min(moments.weight, moments.squares, moments.unit, moments.scatter, moments.level) < 0 or (state.pending < 0).any():
         raise ModelFileError("it has negative weights or squares")
     if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
         raise ModelFileError("what it scores rows by has variances that are not positive")

@@ -18,6 +18,7 @@ from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
 """Values that the moments of the SPE need before they are a limit."""
+_LARGEST = 1e100  # units: what a value counts at most
 _ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
 
 
@@ -31,38 +32,60 @@ class SpeMoments(NamedTuple):
     weight: float = 0.0
     squares: float = 0.0
     """Sum of the squared weights."""
-    mean: float = 0.0
+    unit: float = 0.0
+    """A power of two of about the size of the first value, so that squares of values in any units are in range; 0 before there is one."""
+    level: float = 0.0
+    """Mean, in this unit."""
     scatter: float = 0.0
-    """Weighted sum of squared differences from the mean."""
+    """Weighted sum of squared differences from the mean, in squares of this unit."""
 
     def take(self, values: Floats, decay: float = 1.0) -> SpeMoments:
         """The moments after some more values, the newest last; each of them fades what came before by `decay`."""
         n = len(values)
         if not n:
             return self
+        unit = self.unit
+        if not unit and values.any():
+            unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
+        with np.errstate(over="ignore"):
+            values = np.minimum(values / (unit or 1.0), _LARGEST)
         weights = decay ** np.arange(n - 1.0, -1.0, -1.0)
         left, added = decay**n, float(weights.sum())
-        mean = float(weights @ values) / added
-        total, apart = left * self.weight + added, mean - self.mean
+        level = float(weights @ values) / added
+        total, apart = left * self.weight + added, level - self.level
         return SpeMoments(
             self.seen + n,
             total,
             left * left * self.squares + float(weights @ weights),
-            self.mean + apart * added / total,
-            left * self.scatter + float(weights @ (values - mean) ** 2) + apart * apart * left * self.weight * added / total,
+            unit,
+            self.level + apart * added / total,
+            left * self.scatter + float(weights @ (values - level) ** 2) + apart * apart * left * self.weight * added / total,
         )
+
+    @property
+    def mean(self) -> float:
+        return self.unit * self.level
+
+    @property
+    def deviation(self) -> float:
+        """Square root of the variance."""
+        return self.unit * math.sqrt(self._variance())
 
     @property
     def variance(self) -> float:
         """Without bias, as in pandas' ``ewm``; NaN of fewer than two values."""
-        left = self.weight - self.squares / self.weight if self.weight else 0.0
-        return self.scatter / left if left > 0 and self.seen > 1 else math.nan
+        return self.deviation**2
 
     @property
     def degrees(self) -> float:
         """The h of g χ²_h: along how many directions of equal variance the SPE would vary as much; NaN where it does not vary."""
-        variance = self.variance
-        return 2.0 * self.mean**2 / variance if variance > 0 else math.nan
+        variance = self._variance()
+        return 2.0 * self.level**2 / variance if variance > 0 else math.nan
+
+    def _variance(self) -> float:
+        """In squares of the unit."""
+        left = self.weight - self.squares / self.weight if self.weight else 0.0
+        return self.scatter / left if left > 0 and self.seen > 1 else math.nan
 
 
 def check_alpha(alpha: float) -> float:

@@ -116,6 +116,7 @@ class Monitor:
             raise TypeError(f"learn_outliers must be True or False; got {learn_outliers!r}.")
         self._half_life = _half_life(model)
         self._decay = 1.0 if self._half_life is None else 2.0 ** (-1.0 / self._half_life)
+        self._check_memory(model)
         self.model, self.alpha, self.learn_outliers, self.on_drift = model, check_alpha(alpha), bool(learn_outliers), on_drift
         self.fast_half_life = _check_fast(fast_half_life)
         self.refresh = check_count(refresh, "refresh")
@@ -263,10 +264,23 @@ class Monitor:
             return self._moments.take(self._pending, self._decay)
 
     @property
+    def _remembered(self) -> float:
+        """How many rows of equal weight the model will ever know at a time."""
+        return math.inf if self._decay == 1.0 else (1.0 + self._decay) / (1.0 - self._decay)
+
+    @property
     def _settled(self) -> bool:
         """Whether the model has learned enough for its scores to change slowly: 200 rows, or most of what it will ever remember."""
-        ever = math.inf if self._decay == 1.0 else (1.0 + self._decay) / (1.0 - self._decay)
-        return self._seen is not None and self._seen.samples >= min(_SETTLED_ROWS, 0.9 * ever)
+        return self._seen is not None and self._seen.samples >= min(_SETTLED_ROWS, 0.9 * self._remembered)
+
+    def _check_memory(self, model: OnlinePCA) -> None:
+        wanted: Any = model.n_components
+        needed = max(_LEAST_ROWS, _ROWS_A_COMPONENT * wanted if isinstance(wanted, int) else 0)
+        if self._remembered <= needed:
+            raise ValueError(
+                f"half_life={model.half_life} remembers as much as {self._remembered:.0f} rows of equal weight, and to score rows "
+                f"a monitor needs {needed}; take a longer half-life."
+            )
 
     # Places: where the model is read
 

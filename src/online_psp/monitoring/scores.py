@@ -190,7 +190,13 @@ def score_dense(seen: Snapshot, X: Array) -> Scores:
     apart = X - seen.mean  # float64, since the mean is
     y = apart @ seen.components.T
     apart -= y @ seen.components
-    return Scores(np.einsum("ij,ij,j->i", y, y, 1.0 / seen.variances), np.einsum("ij,ij->i", apart, apart))
+    return Scores(_in_units(y, seen), np.einsum("ij,ij->i", apart, apart))
+
+
+def _in_units(y: Floats, seen: Snapshot) -> Floats:
+    """T² of coordinates."""
+    y = y / np.sqrt(seen.variances)
+    return np.asarray(np.einsum("ij,ij->i", y, y))
 
 
 def _score_sparse(seen: Snapshot, rows: SparseRows) -> Scores:
@@ -198,7 +204,7 @@ def _score_sparse(seen: Snapshot, rows: SparseRows) -> Scores:
     y = matrix @ seen.components.T - seen.components @ seen.mean
     squares = rows.squares() - 2.0 * (matrix @ seen.mean) + seen.mean @ seen.mean
     along = np.einsum("ij,ij->i", y, y)
-    return Scores(np.einsum("ij,ij,j->i", y, y, 1.0 / seen.variances), np.maximum(squares - along, 0.0))
+    return Scores(_in_units(y, seen), np.maximum(squares - along, 0.0))
 
 
 def _score_array(seen: Snapshot, rows: ArrayRows) -> Scores:
@@ -208,4 +214,5 @@ def _score_array(seen: Snapshot, rows: ArrayRows) -> Scores:
     apart = rows.X - of(seen.mean)
     y = apart @ components.T
     rest = apart - y @ components
-    return Scores(total(y * y / of(seen.variances), axis=1), total(rest * rest, axis=1))
+    scaled = y / of(np.sqrt(seen.variances))
+    return Scores(total(scaled * scaled, axis=1), total(rest * rest, axis=1))
