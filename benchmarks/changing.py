@@ -107,13 +107,14 @@ class Pro:
     """proSVD; its decay, once a block, is that of the half-life for the blocks given."""
 
     def __init__(self, K: int, half_life: float) -> None:
-        self.K, self.half_life, self.model = K, half_life, None
+        self.K, self.half_life = K, half_life
+        self.model: Any = None
 
     def learn(self, rows: Floats) -> None:
         from proSVD import proSVD
 
         if self.model is None:
-            self.model: Any = proSVD(k=self.K, w_len=len(rows), decay_alpha=2.0 ** (-len(rows) / self.half_life / 2.0), track_prev=False)
+            self.model = proSVD(k=self.K, w_len=len(rows), decay_alpha=2.0 ** (-len(rows) / self.half_life / 2.0), track_prev=False)
             self.model.initialize(rows.T)
         else:
             self.model.updateSVD(rows.T)

@@ -325,7 +325,7 @@ class Monitor:
         """Record an alarm, begin all charts anew, and do what is to be done."""
         assert self._seen is not None
         since = min(max(found.since, 2), len(self._recent))
-        kind = DIRECTION if found.chart == SUBSPACE else diagnose(self._recent.last(since), self._seen, self._moments)
+        kind = DIRECTION if found.chart == SUBSPACE else diagnose(self._recent.last(len(self._recent)), since, self._seen, self._moments)
         alarm = Alarm(self.n_rows - 1, kind, found.chart, since)
         self.alarms.append(alarm)
         self._charts.start()
