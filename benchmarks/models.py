@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import seconds
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
 from online_psp.engine.types import Floats
+from online_psp.experiments.baselines import BASELINES, started
 
 ROWS = 256
 SINGLE = 128  # rows of a block that are taken one at a time
@@ -65,16 +65,20 @@ def two_products(D: int, K: int) -> Callable[[Floats], None]:
     return act
 
 
-def literal_seconds(name: str, X: Floats, K: int, samples: int = 4) -> float:
-    """One sample of the paper's update as printed, in NumPy."""
+def in_place(name: str, X: Floats, K: int) -> Callable[[Floats], Any]:
+    """The published update of one sample, in place: the baseline of every "times faster"."""
     module: Any = importlib.import_module(ALGORITHMS[name].__module__)
-    start = module.reference_start(np.linalg.qr(X[:K].T)[0])
-    rates = (1e-3, 1e-3) if name in ("sm", "fsm") else (1e-3,)
-    rows = X[K : K + samples]
+    model = started(name, *module.reference_start(np.linalg.qr(X[:K].T)[0]))
+    rates = BASELINES[name].rates(1000, 2.0)
+    return lambda x: model.step(x, *rates)
 
-    def run() -> None:
-        state = start
-        for x in rows:
-            state, _ = module.reference_step(state, x, *rates)
 
-    return seconds(run, repeats=3) / len(rows)
+def in_place_rows(name: str, X: Floats, K: int, samples: int) -> Callable[[], None]:
+    """Calls that learn from a few rows of one block after the other, in place."""
+    step = in_place(name, X, K)
+
+    def some(block: Floats) -> None:
+        for x in block[:samples]:
+            step(x)
+
+    return block_by_block(some, X, K)

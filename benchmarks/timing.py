@@ -37,3 +37,10 @@ def beside(function: Callable[[], Any], baseline: Callable[[], Any], repeats: in
     calls, others = _calls(function, at_least), _calls(baseline, at_least)
     pairs = [(_once(function, calls), _once(baseline, others)) for _ in range(repeats)]
     return statistics.median(own for own, _ in pairs), statistics.median(own / other for own, other in pairs)
+
+
+def in_turn(*functions: Callable[[], Any], repeats: int = 9, at_least: float = 0.02) -> list[float]:
+    """The best time of a call of each, timed in turn: what other programs take from one, they take from all."""
+    calls = [_calls(function, at_least) for function in functions]
+    rounds = [[_once(function, several) for function, several in zip(functions, calls, strict=True)] for _ in range(repeats)]
+    return [min(times) for times in zip(*rounds, strict=True)]

@@ -258,6 +258,19 @@ def no_value_is_missing_after_all(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X))
 
 
+@case(exclude="pipe")
+def inches(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0] + ",pipe", *(f'{line},5" by {i}" and a "' for i, line in enumerate(text[1:]))])
+
+
+@case(exclude="pipe")
+def quoted_and_inches(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    words = ['"steel, 5"', '7" wide']
+    return put(folder / "x.csv", [text[0] + ",pipe", *(f"{line},{words[i % 2]}" for i, line in enumerate(text[1:]))])
+
+
 # Compressed, packed, in pieces
 
 
@@ -481,6 +494,13 @@ def something_binary(folder: Path, X: Floats) -> Any:
 def files_with_other_columns(folder: Path, X: Floats) -> Any:
     put(folder / "0.csv", lines(X))
     put(folder / "1.csv", lines(X, names=["depth", "speed", "warmth", "load", "noise"]))
+    return folder
+
+
+@case(r"1\.csv begins with names \(depth, speed, heat, …\), and .*0\.csv does not")
+def names_in_the_second_file_only(folder: Path, X: Floats) -> Any:
+    put(folder / "0.csv", lines(X, names=None))
+    put(folder / "1.csv", lines(X))
     return folder
 
 

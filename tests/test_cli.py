@@ -140,7 +140,10 @@ def test_columns_are_matched_by_name(tmp_path: Path, fitted: tuple[Path, Path, F
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), np.load(tmp_path / "w.npy"))
 
 
-@pytest.mark.parametrize("options", [["--columns", "alpha,gamma,delta"], ["--exclude", "id,beta"], ["--columns", "1,3-4"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--columns", "alpha,gamma,delta"], ["--exclude", "id,beta"], ["--columns", "1,3-4"], ["--ids", "id", "--exclude", "beta"]],
+)
 def test_chosen_columns_are_remembered(tmp_path: Path, options: list[str]) -> None:
     X = data(80, 4)
     source = table(tmp_path / "x.csv", X, ids=[f"n{i}" for i in range(80)])
@@ -267,6 +270,16 @@ def test_ids_are_carried_through(tmp_path: Path) -> None:
     assert ".csv or .parquet" in psp("transform", tmp_path / "m.psp", source, "-o", tmp_path / "s.npy", "--ids", "id", code=2).stderr
 
 
+def test_times_are_carried_through(tmp_path: Path) -> None:
+    X = data(20, 4)
+    lines = ["when," + ",".join(NAMES), *(f"2024-01-{i + 1:02}T00:00:00," + ",".join(map(repr, row)) for i, row in enumerate(X.tolist()))]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    psp("fit", tmp_path / "x.csv", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--time-column", "when")
+    written = psp("transform", tmp_path / "m.psp", tmp_path / "x.csv", "-o", "-", "-q", "--time-column", "when").stdout.splitlines()
+    assert written[0] == "when,pc1,pc2"
+    assert written[3].startswith("2024-01-03T00:00:00")
+
+
 def test_scores_on_standard_output(fitted: tuple[Path, Path, Floats]) -> None:
     model, source, X = fitted
     shown = psp("transform", model, source, "-o", "-").stdout.splitlines()
@@ -338,6 +351,7 @@ def test_progress_in_a_log_is_a_line_every_ten_seconds(capsys: pytest.CaptureFix
         for _ in range(25):
             clock[0] += 1.0
             parts.run.row += 10
+            parts.run.passed += 10
             if clock[0] == 115.0:
                 parts.saving.last = clock[0]
             progress.update()
@@ -350,6 +364,31 @@ def test_progress_in_a_log_is_a_line_every_ten_seconds(capsys: pytest.CaptureFix
         clock[0] += 100.0
         progress.update()
     assert capsys.readouterr().err == ""
+
+
+def test_a_source_is_never_overwritten(tmp_path: Path, fitted: tuple[Path, Path, Floats]) -> None:
+    model, source, _ = fitted
+    (tmp_path / "link.csv").symlink_to(source)
+    before = source.read_bytes(), model.read_bytes()
+    for arguments in (
+        ["fit", source, "-k", 2, "-o", source, "--force"],
+        ["fit", source, "-k", 2, "-o", tmp_path / "link.csv", "--force"],
+        ["transform", model, source, "-o", source, "--force"],
+        ["transform", model, source, "-o", model, "--format", "csv", "--force"],
+    ):
+        assert "source as well as the output" in psp(*arguments, code=2).stderr
+    assert before == (source.read_bytes(), model.read_bytes())
+
+
+def test_options_in_a_hostile_checkpoint_are_not_taken(fitted: tuple[Path, Path, Floats]) -> None:
+    """How to read comes from the checkpoint on resume; from one that was made on purpose, only what there is, and no say over memory."""
+    model, source, _ = fitted
+    found = model_file.read(model)
+    found.run["reading"] = {"max_memory": 10**15, "nonsense": 1, "columns": 7, "exclude": ["alpha", 3], "header": "yes", "skip_rows": True}
+    model_file.write(model, model_file.Contents(found.kind, found.arrays, found.state, found.run))
+    psp("fit", source, "-o", model, "--resume", "-q")
+    assert runs.reopen(model).reading == {}
+    psp("transform", model, source, "-o", "-")
 
 
 # What may run

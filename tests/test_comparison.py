@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from online_psp.cli.main import app
 from online_psp.comparison import plot, problems, results, runner, tables
-from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER, Method, Setting, methods
+from online_psp.comparison.methods import LOOP, MEMORY, OURS, PEER, Method, Setting, methods
 from online_psp.comparison.peers import adaoja, history, packages
 from online_psp.comparison.problems import Problem, Size, prepare
 from online_psp.comparison.results import Result, choose_shown, write_csv
@@ -112,7 +112,7 @@ def test_names_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("name", ["FSM", "SM", "IPCA", "CCIPCA"])
-def test_the_literal_loop_and_both_ways_of_this_package_agree(name: str, tiny: Problem) -> None:
+def test_the_in_place_loop_and_both_ways_of_this_package_agree(name: str, tiny: Problem) -> None:
     mine = [method.settings[0].fit(tiny.X, tiny.K) for method in methods() if method.family == name]
     assert len(mine) == 3
     for one, other in combinations(mine, 2):
@@ -313,7 +313,7 @@ def test_the_command_writes_table_csv_page_and_picture(tmp_path: Path) -> None:
     assert "Equal time" in outcome.output
     with (tmp_path / "out" / "comparison.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["kind"] for row in rows} == {OURS, LITERAL, PEER}
+    assert {row["kind"] for row in rows} == {OURS, LOOP, PEER}
     assert {row["N"] for row in rows} == {"300"}
     assert not any(row["note"] for row in rows)
     page = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")

@@ -275,6 +275,43 @@ def test_an_update_that_failed_does_not_count_rows_twice(tmp_path: Path) -> None
     np.testing.assert_allclose(found.components_, OnlinePCA(2).fit(X).components_, atol=1e-10)
 
 
+def test_any_model_can_be_updated(tmp_path: Path) -> None:
+    """One that was saved from Python, or merged, has no source, and learns all the same."""
+    X = data(600, 4)
+    np.save(tmp_path / "a.npy", X[:200])
+    np.save(tmp_path / "b.npy", X[200:])
+    OnlinePCA(2).fit(X[:200]).save(tmp_path / "plain.psp")
+    psp("update", tmp_path / "plain.psp", tmp_path / "b.npy", "-q")
+    psp("fit", tmp_path / "a.npy", "-k", 2, "-o", tmp_path / "one.psp", "-q")
+    psp("merge", tmp_path / "one.psp", tmp_path / "one.psp", "-o", tmp_path / "two.psp", "-q")
+    psp("update", tmp_path / "two.psp", tmp_path / "b.npy", "-q")
+    for name, rows in (("plain", X), ("two", np.concatenate([X[:200], X]))):
+        found = runs.reopen(tmp_path / f"{name}.psp")
+        assert found.model.n_samples_seen_ == len(rows)
+        assert found.row == 400
+        np.testing.assert_allclose(found.model.components_, OnlinePCA(2).fit(rows).components_, atol=1e-9)
+    assert "without the position" in psp("fit", tmp_path / "b.npy", "-o", _saved(tmp_path), "--resume", code=1).stderr
+
+
+def _saved(tmp_path: Path) -> Path:
+    OnlinePCA(2).fit(data(20, 4)).save(tmp_path / "saved.psp")
+    return tmp_path / "saved.psp"
+
+
+def test_a_pipe_that_continues_needs_no_header(tmp_path: Path) -> None:
+    X = data(500, 5)
+    lines = [line + "\n" for line in lines_of(X)]
+    for rest in (lines[301:], [lines[0], *lines[301:]]):
+        psp("fit", "-", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--force", input="".join(lines[:301]))
+        psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume-at-end", input="".join(rest))
+        found = OnlinePCA.load(tmp_path / "m.psp")
+        assert found.n_samples_seen_ == 500
+        np.testing.assert_allclose(found.components_, OnlinePCA(2).fit(X).components_, atol=1e-9)
+        assert list(found.feature_names_in_) == ["x0", "x1", "x2", "x3", "x4"]
+    said = psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume-at-end", input="1,2,3\n4,5,6\n", code=1).stderr
+    assert "had 5 features" in said
+
+
 def test_an_update_matches_columns_by_name(tmp_path: Path) -> None:
     X = data(400, 4)
     write_csv(tmp_path / "a.csv", X[:200])

@@ -168,13 +168,13 @@ def test_a_file_ten_times_the_bound_is_read_within_it(tmp_path: Path) -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("the peak of memory can be measured on Linux only")
     command = [sys.executable, "-c", _CHILD, str(tmp_path), str(BOUND)]
-    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}  # mimalloc keeps what it has had
+    environment = {**os.environ, "MIMALLOC_PURGE_DELAY": "0"}  # Arrow's allocator keeps for a while what it has had
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == 18
     for each in found:  # the allowance is for one block; libraries hold some more, and a row group or chunk beside it
         assert each["rows"] == each["expected"], each
-        assert each["growth"] < 5 * BOUND, (
+        assert each["growth"] < 4 * BOUND, (
             f"{each['format']}: {each['growth'] / 2**20:.1f} MB more while reading ten times {BOUND >> 20} MB"
         )

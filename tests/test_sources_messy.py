@@ -123,3 +123,28 @@ def test_missing_values_are_kept_where_that_is_asked_for(tmp_path: Path) -> None
     (block,) = open_source(path, missing="keep", na_values=["?"]).blocks()
     np.testing.assert_array_equal(block.rows, [[1, np.nan], [np.nan, 4], [7, np.nan]])
     assert [(bad.row, bad.problem) for bad in block.bad] == [(3, "has an infinite value in column 1 ('b')")]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_table_in_any_dialect(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, D = int(rng.choice([25, 60, 300])), int(rng.choice([2, 3, 7, 40]))
+    X = (
+        rng.standard_normal((n, D)) * 10.0 ** rng.integers(-20, 20, (n, D))
+        if seed % 3 == 0
+        else rng.integers(-50, 50, (n, D)).astype(float)
+        if seed % 3 == 1
+        else np.where(rng.random((n, D)) < 0.5, rng.integers(0, 100, (n, D)), np.round(rng.standard_normal((n, D)), 3))
+    )
+    delimiter = str(rng.choice([",", ";", "\t", "|", " "]))
+    decimal = "," if delimiter != "," and rng.random() < 0.5 else "."
+    names = [f"name {i}" if delimiter != " " else f"name{i}" for i in range(D)] if rng.random() < 0.5 else None
+    mark = '"' if rng.random() < 0.3 else ""
+    rows = [[repr(int(value)) if value.is_integer() else repr(value).replace(".", decimal) for value in row] for row in X.tolist()]
+    text = [delimiter.join(f"{mark}{cell}{mark}" for cell in row) for row in ([names] if names else []) + rows]
+    end = str(rng.choice(["\n", "\r\n"]))
+    path = tmp_path / str(rng.choice(["x.csv", "x.txt", "x.tsv"]))
+    path.write_bytes((end.join(text) + str(rng.choice(["", end]))).encode(str(rng.choice(["utf-8", "utf-8-sig", "utf-16"]))))
+    source = open_source(path)
+    assert source.feature_names == names, source.notes
+    np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(int(rng.choice([1, 19, 400])))]), X)

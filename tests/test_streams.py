@@ -141,6 +141,8 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
         streams.start(open_source(iter(data(10))), OnlinePCA(2), epochs=2)
     with pytest.raises(ValueError, match="block must be at least 1"):
         streams.start(open_source(data(10)), OnlinePCA(2), block=0)
+    with pytest.raises(ValueError, match="on_bad_row must be"):
+        streams.fit_stream(data(10), tmp_path / "m.psp", OnlinePCA(2), on_bad_row="ignore")
     with pytest.raises(SourceError, match="no rows"):
         streams.fit_stream(np.zeros((0, 4)), tmp_path / "m.psp", OnlinePCA(2))
     OnlinePCA(2).fit(data(10)).save(tmp_path / "m.psp")

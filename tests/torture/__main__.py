@@ -16,9 +16,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.torture._common import Tally
+from tests.torture._common import Tally, psp, rows
 from tests.torture.hostile import data_files
-from tests.torture.kills import kills, pipes
+from tests.torture.kills import SOURCES, kills, pipes
 from tests.torture.mutations import model_files
 from tests.torture.sharing import full_disks, threads, writers
 
@@ -33,6 +33,24 @@ ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
 }
 
 
+SHARES = {"kills": 4.0, "models": 2.0, "data": 2.0}  # of the time, where others have one
+
+
+def warm(folder: Path) -> None:
+    """Load libraries and compile kernels here, so that forked processes have them."""
+    from online_psp import ALGORITHMS, OnlinePCA
+
+    for kind, maker in SOURCES.items():
+        (folder / kind).mkdir()
+        sources = maker(folder / kind, rows(200, 8, 0))
+        psp("fit", *sources, "-k", 2, "-o", folder / kind / "m.psp", "-q", *(["--features", 8] if kind == "raw" else []))()
+    for name in ALGORITHMS:
+        for D in (6, 40, 60):
+            model = OnlinePCA(3, oversample=2, algorithm=name).partial_fit(rows(300, D, 0))
+            model.fit_next(rows(1, D, 0)[0])
+            model.transform(rows(3, D, 0))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Attack runs and files at random.")
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -45,8 +63,10 @@ def main() -> int:
     tallies = {name: Tally() for name in names}
     spent = dict.fromkeys(names, 0.0)
     print(f"seed {seed}, {given.minutes:g} minutes", flush=True)
+    with tempfile.TemporaryDirectory() as start:
+        warm(Path(start))
     while time.monotonic() < end:
-        name = min(names, key=spent.__getitem__)  # each kind gets its share of the time
+        name = min(names, key=lambda each: spent[each] / SHARES.get(each, 1.0))
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         try:

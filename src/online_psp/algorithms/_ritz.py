@@ -13,7 +13,7 @@ from online_psp.engine.row_products import centred, combined, products, widened
 from online_psp.engine.rows import AnyRows
 from online_psp.engine.types import Array, Floats
 
-# Constants, chosen on other data than the tests' (docs/adr/0013).
+# Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
 _ONCE = 0.1  # below this, one subspace iteration is enough

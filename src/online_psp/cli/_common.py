@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import typer
 
 from online_psp.cli._errors import plain, say, usage
+from online_psp.cli._options import READING
 
 
 @contextlib.contextmanager
@@ -61,11 +63,30 @@ def names_of(model: Any) -> list[str] | None:
 
 def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that a model was fitted to, for other rows: those chosen then, unless something else is chosen now."""
-    reading = header.get("reading")
-    chosen = {key: reading[key] for key in ("columns", "exclude") if reading.get(key)} if isinstance(reading, dict) else {}
+    reading = known_reading(header.get("reading"))
+    chosen = {key: reading[key] for key in ("columns", "exclude", "ids", "time_column") if reading.get(key)}
     if not chosen or any(key in given for key in ("columns", "exclude")):
         return {}
-    return chosen if names is None else {"columns": list(names)}
+    return {key: chosen[key] for key in ("columns", "exclude") if key in chosen} if names is None else {"columns": list(names)}
+
+
+def known_reading(stored: Any) -> dict[str, Any]:
+    """Options of reading from a model file, which may come from anybody: those that there are, of the right type; no say over memory."""
+    kinds = {name: list if option.convert else option.kind for name, option in READING.items() if name != "max_memory"}
+    found = stored if isinstance(stored, dict) else {}
+    return {
+        name: value
+        for name, value in found.items()
+        if name in kinds and type(value) is kinds[name] and (type(value) is not list or all(type(each) is str for each in value))
+    }
+
+
+def check_not_source(output: Path, sources: Sequence[str]) -> None:
+    """Data must not be replaced by what was made from it, whatever is forced."""
+    for name in sources:
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.samefile(output, name.partition("::")[0]):
+                usage(f"{output} is the source as well as the output; choose another output.")
 
 
 def image_shape(header: Mapping[str, Any]) -> Any:

@@ -27,7 +27,7 @@ class Progress:
 
         self.run, self.saving = run, saving
         self.console = Console(stderr=True)
-        self.began, self.first = time.monotonic(), run.done
+        self.began = time.monotonic()
         self.next_look, self.next_draw, self.next_line = self.began + _LOOK_EVERY, 0.0, self.began + _LINE_EVERY
         self.explained: float | None = None
         self.bar: Any = None
@@ -83,7 +83,7 @@ class Progress:
 
     def facts(self, now: float) -> list[str]:
         """Rate, variance, checkpoint and memory, in words."""
-        rate = (self.run.done - self.first) / max(now - self.began, 1e-9)
+        rate = self.run.passed / max(now - self.began, 1e-9)
         saved = self.saving.last
         found = [f"{rate:,.0f} rows/s"]
         if self.explained is not None:
@@ -97,10 +97,9 @@ class Progress:
         return f"{self.run.done:,}{of} rows"
 
     def _left(self, now: float) -> list[str]:
-        done, total = self.run.done - self.first, self.total
-        if total is None or done <= 0:
+        if self.total is None or not self.run.passed:
             return []
-        return [f"{(total - self.run.done) * (now - self.began) / done:,.0f} s left"]
+        return [f"{(self.total - self.run.done) * (now - self.began) / self.run.passed:,.0f} s left"]
 
     def _look(self, now: float) -> None:
         """Read the variance out, so seldom that it costs little."""

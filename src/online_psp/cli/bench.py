@@ -37,7 +37,9 @@ def bench(
     from online_psp.comparison.methods import methods
     from online_psp.comparison.results import write_csv
     from online_psp.experiments.plots import save
+    from online_psp.experiments.provenance import provenance
 
+    provenance()  # of the code that runs, and not of what the files have become when it ends
     size = problems.QUICK if quick else problems.FULL
     times = repeats or (1 if quick else 3)
     chosen = [method for method in methods() if not only or any(part.lower() in method.name.lower() for part in only)]

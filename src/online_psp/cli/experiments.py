@@ -1,18 +1,20 @@
-"""``psp reproduce`` and ``psp evaluate``: arguments in, calls out."""
+"""``psp reproduce``, ``psp evaluate``, ``psp leaderboard`` and ``psp datasets``: arguments in, calls out."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from online_psp.cli._errors import DATA, INTERRUPTED, fail, say
+from online_psp.cli.datasets import datasets as list_datasets
 
 
 class Which(StrEnum):
@@ -25,13 +27,27 @@ class Which(StrEnum):
     all = "all"
 
 
+class TrackName(StrEnum):
+    """What makes a stream harder; all of them."""
+
+    drift = "drift"
+    missing = "missing"
+    outliers = "outliers"
+    sorted = "sorted"
+    all = "all"
+
+
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Ctrl-C says how to continue."""
+def _stoppable(stopped: str = "Stopped. What was done is saved: the same command continues from there.") -> Iterator[None]:
+    """Ctrl-C says how to continue; what somebody's class lacks, and which file is not there, are sentences already."""
     try:
         yield
     except KeyboardInterrupt:
-        raise fail("Stopped. What was done is saved: the same command continues from there.", INTERRUPTED) from None
+        raise fail(stopped, INTERRUPTED) from None
+    except (TypeError, FileNotFoundError) as error:
+        if getattr(error, "filename", None) is not None:
+            raise
+        raise fail(str(error), DATA) from error
 
 
 def _default_jobs() -> int:
@@ -42,33 +58,62 @@ DataHome = Annotated[Path | None, typer.Option(help="Folder of the data sets; be
 Jobs = Annotated[int, typer.Option(min=1, help="Processes.", default_factory=_default_jobs, show_default="one a core, 8 at most")]
 
 
+def whole_command(context: typer.Context) -> str:
+    """The command with every option that has a value, so that it gives the same again whatever the defaults become."""
+    words = ["psp", context.info_name or ""]
+    for parameter in context.command.params:
+        value: Any = context.params.get(parameter.name or "")
+        if parameter.param_type_name == "argument":
+            words += [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
+        elif isinstance(value, bool):
+            words += [parameter.opts[0]] if value else parameter.secondary_opts[:1]
+        elif value is not None:
+            words += [word for one in (value if isinstance(value, list | tuple) else [value]) for word in (parameter.opts[0], str(one))]
+    return shlex.join(words)
+
+
+def _find_modules_here(algorithms: Sequence[str]) -> None:
+    """Where an algorithm is named by its module: look in the working folder too, after everything else, and say so."""
+    modules = dict.fromkeys(text.partition(":")[0] for text in algorithms if ":" in text.partition(",")[0])
+    here = os.getcwd()
+    if modules and here not in sys.path:
+        sys.path.append(here)
+        say(f"Modules of --algorithm are looked for in {here} too, after all other places, and what is found there is run.")
+
+
 def reproduce(
+    context: typer.Context,
     figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")],
     jobs: Jobs,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four in minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for rows, pictures and the report.")] = Path("psp-results"),
     seed: Annotated[int, typer.Option(help="Seed of the first trial; the others follow.")] = 0,
     trials: Annotated[int | None, typer.Option(min=1, help="At most so many trials; more can be asked for later.")] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option("--algorithm", "-a", help="module:Class, a further curve of figures 2 and 3; may be given several times."),
+    ] = None,
     data_home: DataHome = None,
     recordings: Annotated[Path | None, typer.Option(help="Folder of recorded runs of the authors' package to compare with.")] = None,
 ) -> None:
     """Reproduce the paper's figures, with a report and verdicts. A run that was stopped goes on where it was."""
     from rich.console import Console
 
+    from online_psp.experiments.evaluation import parse_curve
     from online_psp.experiments.figures import FIGURES
+    from online_psp.experiments.reproduction import Scope
     from online_psp.experiments.reproduction import reproduce as run_figures
-    from online_psp.experiments.verdicts import to_table
 
+    _find_modules_here(algorithm or [])
     names = list(FIGURES) if figure is Which.all else [figure.value]
     with _stoppable():
-        result = run_figures(
-            names, out, quick=quick, seed=seed, trials=trials, jobs=jobs, data_home=data_home, recordings=recordings, progress=True
-        )
+        scope = Scope(quick, seed, trials, tuple(map(parse_curve, algorithm or [])), recordings)
+        command = whole_command(context)
+        result = run_figures(names, out, scope=scope, jobs=jobs, data_home=data_home, progress=True, command=command)
     console = Console()
-    table = to_table(result.verdicts)
-    for statement, outcome, evidence, _ in table.lines:
-        console.print(f"[bold]{outcome:>14}[/bold]  {statement}", highlight=False)
-        console.print(f"{'':14}  [dim]{evidence}[/dim]", highlight=False)
+    for verdict in result.verdicts:
+        console.print(f"[bold]{verdict.outcome:>14}[/bold]  {verdict.statement}", highlight=False)
+        console.print(f"{'':14}  [dim]{verdict.evidence}[/dim]", highlight=False)
     console.print(f"report: {result.report}")
     for name, reason in result.left_out.items():
         say(f"{name} was left out. {reason}")
@@ -77,54 +122,112 @@ def reproduce(
 
 
 def evaluate(
-    data: Annotated[str, typer.Option("--data", "-d", help="A file or folder, or a data set known by name.")],
-    components: Annotated[int, typer.Option("-k", "--components", min=1, help="Directions sought.")],
-    jobs: Jobs,
+    context: typer.Context,
+    data: Annotated[str, typer.Option("--data", "-d", help="A file or folder, a known data set, or spiked:D=1024,K=16,rho=0.01,N=6000.")],
+    components: Annotated[
+        int | None, typer.Option("-k", "--components", min=1, help="Directions sought; spiked data knows its own.")
+    ] = None,
     algorithm: Annotated[
         list[str] | None,
         typer.Option("--algorithm", "-a", help="module:Class, with options after commas (m:C,gamma=0.6); may be given several times."),
     ] = None,
+    track: Annotated[
+        list[TrackName] | None,
+        typer.Option(help="Make the stream harder: drift, missing, outliers, sorted or all; may be given several times."),
+    ] = None,
     builtin: Annotated[bool, typer.Option(help="Run the built-in algorithms beside it.")] = True,
-    trials: Annotated[int, typer.Option(min=1, help="Orders of the samples.")] = 3,
+    trials: Annotated[int, typer.Option(min=1, help="Orders of the samples, or draws of spiked ones.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the first order.")] = 0,
     batch: Annotated[int | None, typer.Option(min=1, help="Rows a time for partial_fit; 5 K by default.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that one pass of an algorithm may take; none by default.")] = None,
     key: Annotated[str | None, typer.Option(help="Which array of a .npz or .mat file.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for rows, picture and report.")] = Path("psp-evaluation"),
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that the folder has already.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for rows, pictures and report.")] = Path("psp-evaluation"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that the folder has already, of the same code.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; with more than one, times disturb each other.")] = 1,
     data_home: DataHome = None,
 ) -> None:
-    """Compare your algorithm with the built-in ones on your data: anything with fit_next/get_components or partial_fit/components_."""
+    """Compare your algorithm with the built-in ones on your data: error, time and memory, each in a process of its own.
+
+    An algorithm is anything with fit_next and get_components, with partial_fit and components_, or with learn_one and transform_one.
+    """
     from rich.console import Console
 
+    from online_psp.experiments.evaluation import Plan, parse_curve
     from online_psp.experiments.evaluation import evaluate as run_evaluation
-    from online_psp.experiments.evaluation import parse_curve
     from online_psp.experiments.tables import comparison
 
-    if any(":" in text for text in algorithm or []):  # people keep the algorithm that they are working on in the folder where they are
-        sys.path.append(os.getcwd())  # last, so that nothing there takes the place of a library
-        say(f"Modules of --algorithm are also looked for in {os.getcwd()}, and what is found there is run.")
-    command = f"psp evaluate --data {data} -k {components}" + "".join(f" --algorithm {text}" for text in algorithm or [])
-    with _stoppable():
+    _find_modules_here(algorithm or [])
+    wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
+    with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
         chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
+        tracks = tuple(dict.fromkeys(str(name) for name in wanted))
+        plan = Plan(trials, epochs, seed, tracks, builtin, batch, timeout=timeout, jobs=jobs, resume=resume)
         result = run_evaluation(
             data,
             components,
             dict(chosen),
-            builtin=builtin,
-            trials=trials,
-            epochs=epochs,
-            seed=seed,
-            batch=batch,
+            plan=plan,
             out=out,
             key=key,
             data_home=data_home,
-            jobs=jobs,
-            resume=resume,
             progress=True,
-            command=command,
+            command=whole_command(context),
         )
     console = Console()
     for table in comparison(result.rows):
         console.print(table.to_rich())
     console.print(f"report: {out / 'report.html'}")
+
+
+def leaderboard(
+    context: typer.Context,
+    rows: Annotated[list[Path], typer.Argument(help="Files of rows that psp evaluate wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page.")] = Path("leaderboard.html"),
+) -> None:
+    """Make one page of many evaluations: every algorithm on every track, error against time, ranked, with bootstrap intervals."""
+    from rich.console import Console
+
+    from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
+
+    with _stoppable():
+        found = collect(rows)
+        page = write_leaderboard(rows, output, whole_command(context))
+    console = Console()
+    console.print(overall(boards(found[0])).to_rich())
+    for remark in found[1]:
+        console.print(remark, highlight=False)
+    console.print(f"page: {page}")
+
+
+datasets = typer.Typer(help="Data sets known by name: list them, add your own.", invoke_without_command=True)
+
+
+@datasets.callback()
+def _list(
+    context: typer.Context,
+    data_home: Annotated[Path | None, typer.Option(help="Folder to look in before ONLINE_PSP_DATA and the user's cache.")] = None,
+) -> None:
+    """List the data sets known by name: what is present (and whether its checksum is right), N × D, licence and source."""
+    if context.invoked_subcommand is None:
+        from online_psp.datasets.own import own_sets
+
+        list_datasets(data_home)
+        with _stoppable():
+            for name, own in own_sets().items():
+                typer.echo(f"{name:8}your own, {own.N} × {own.D}: {own.path}{f' [{own.key}]' if own.key else ''} {own.checksum[:12]}…")
+
+
+@datasets.command()
+def add(
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    file: Annotated[Path, typer.Argument(help="A file or folder that can be read.")],
+    key: Annotated[str | None, typer.Option(help="Which array of a .npz or .mat file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a set of yours that has this name.")] = False,
+) -> None:
+    """Give a file of yours a name, so that --data takes it from everywhere. The file stays where it is; a change of it is noticed."""
+    from online_psp.datasets.own import add_set
+
+    with _stoppable():
+        own = add_set(name, file, key, replace=force)
+    typer.echo(f"{name}: {own.N} × {own.D}, {own.path}, checksum {own.checksum[:12]}…")

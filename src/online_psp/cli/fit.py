@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import echo, open_rows, plural, print_json, remembered_columns
+from online_psp.cli._common import check_not_source, echo, known_reading, open_rows, plural, print_json, remembered_columns
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
 from online_psp.cli._options import FEEDING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
 
@@ -121,6 +121,7 @@ def _run(task: Task) -> None:
         saving = runs.Saving(task.output, task.every)
     except ValueError as error:
         raise fail(str(error), USAGE) from None
+    check_not_source(task.output, task.sources)
     with claimed(task.output) as target:
         present = target.exists()
         if task.mode == "update" and not present:
@@ -130,13 +131,14 @@ def _run(task: Task) -> None:
                 f"{task.output} exists; add --resume to continue the run in it, --update to learn this source on top of it, "
                 "or --force to overwrite it."
             )
-        earlier = runs.reopen(task.output) if present and task.mode != "new" else None
+        reopen = runs.reopen_any if task.mode == "update" else runs.reopen
+        earlier = reopen(task.output) if present and task.mode != "new" else None
         source = open_rows(task.sources, _reading(task, earlier), task.quiet)
         run = _prepare(task, source, earlier)
-        began, first = time.monotonic(), run.done
+        began = time.monotonic()
         try:
             _drive(task, run, source, saving)
-        except runs.Stopped:
+        except KeyboardInterrupt:
             raise _stopped(task, run, saving) from None
         except runs.DifferentSourceError as error:
             ways = f"To learn it on top of the model, use psp update {task.output} …; to begin anew, --force."
@@ -146,7 +148,7 @@ def _run(task: Task) -> None:
             if isinstance(error, OSError) and error.filename is None:
                 sentence = f"{task.output}: {error.strerror or error}."
             raise fail(f"{sentence}{_left(task, run, saving, earlier)}", DATA if isinstance(error, OSError) else code) from None
-    _report(task, run, time.monotonic() - began, run.done - first)
+    _report(task, run, time.monotonic() - began)
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def _reading(task: Task, earlier: Any) -> dict[str, Any]:
     if earlier is None:
         return task.reading
     if task.mode == "resume":
-        return {**earlier.reading, **task.reading}
+        return {**known_reading(earlier.reading), **task.reading}
     names = earlier.source.get("feature_names")
     return {**remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
 
@@ -239,8 +241,8 @@ def _left(task: Task, run: Any, saving: Any, earlier: Any) -> str:
     return f" The last checkpoint, {task.output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
 
 
-def _report(task: Task, run: Any, seconds: float, rows: int) -> None:
-    model = run.model
+def _report(task: Task, run: Any, seconds: float) -> None:
+    model, rows = run.model, run.passed
     ratio = float(model.explained_variance_ratio_.sum())
     if task.as_json:
         print_json(

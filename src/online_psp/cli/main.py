@@ -9,8 +9,7 @@ import typer
 
 from online_psp.cli._errors import DEBUG, Commands
 from online_psp.cli.bench import bench
-from online_psp.cli.datasets import datasets
-from online_psp.cli.experiments import evaluate, reproduce
+from online_psp.cli.experiments import datasets, evaluate, leaderboard, reproduce
 from online_psp.cli.fit import fit, update
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
@@ -62,8 +61,10 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
     for name in dict.fromkeys(result.problem for result in results):
-        table = Table(title=name, caption="µs per sample, one thread: fit_next, fit_block, and the paper's update as printed, in NumPy")
-        for column in ("method", "fit_next", "block", "literal", "faster", "Err_batch", "Err_pop"):
+        table = Table(
+            title=name, caption="µs per sample, one thread; in place: the published update, a sample at a time; faster: blocks against that"
+        )
+        for column in ("method", "fit_next", "block", "in place", "faster", "Err_batch", "Err_pop"):
             table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
         for result in results:
             if result.problem == name:
@@ -71,8 +72,8 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
                     result.method,
                     "" if result.single is None else f"{result.single:.1f}",
                     f"{result.block:.1f}",
-                    "" if result.literal is None else f"{result.literal:.0f}",
-                    "" if result.literal is None else f"{result.literal / result.block:.0f}×",
+                    "" if result.in_place is None else f"{result.in_place:.1f}",
+                    "" if result.in_place is None else f"{result.in_place / result.block:.1f}×",
                     f"{result.err_batch:.4f}",
                     "" if result.err_pop is None else f"{result.err_pop:.4f}",
                 )
@@ -83,7 +84,8 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
 
 app.command()(reproduce)
 app.command()(evaluate)
-app.command()(datasets)
+app.command()(leaderboard)
+app.add_typer(datasets, name="datasets")
 app.command()(bench)
 
 

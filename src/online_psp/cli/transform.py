@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
+from online_psp.cli._common import check_not_source, echo, load_fitted, open_rows, plural, print_json, remembered_columns, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_on_bad_row, grouped
 from online_psp.cli._writers import FORMATS, Table, append_to
@@ -61,6 +61,7 @@ def transform(
 
     form = _format(output, form)
     check_on_bad_row(on_bad_row)
+    check_not_source(output, [str(model), *sources])
     if append and force:
         usage("--append keeps the output, and --force overwrites it; give one of them.")
     fitted, header = load_fitted(model)
@@ -70,9 +71,9 @@ def transform(
     source = open_rows(sources, reading, quiet)
     way = _way(fitted, known, source, inverse, model)
     names = (known or [f"x{i + 1}" for i in range(way.width)]) if inverse else [f"pc{i + 1}" for i in range(way.width)]
-    ids = list(reading.get("ids") or [])
+    ids = [*(reading.get("ids") or []), *([reading["time_column"]] if "time_column" in reading else [])]
     if ids and form == "npy":
-        usage("A .npy file holds numbers only: write scores with --ids to .csv or .parquet.")
+        usage("A .npy file holds numbers only: write scores with --ids or --time-column to .csv or .parquet.")
     table = Table(names, ids)
     counts = {"rows": 0, "bad": 0}
     parts = _converted(way, source, block, on_bad_row, counts)
@@ -148,4 +149,14 @@ def _converted(way: Way, source: Any, size: int | None, on_bad_row: str, counts:
             kept[[bad.row - 1 - block.start for bad in block.bad]] = False
             scores[kept] = good
             good = scores
-        yield good, block.ids
+        yield good, _carried(block)
+
+
+def _carried(block: Any) -> Any:
+    """Ids and times of a block as text, (length, number of them); None where there are none."""
+    import numpy as np
+
+    parts = [] if block.ids is None else [block.ids]
+    if block.times is not None:
+        parts.append(block.times.astype(str)[:, np.newaxis])
+    return np.concatenate([np.asarray(part, dtype=object) for part in parts], axis=1) if parts else None

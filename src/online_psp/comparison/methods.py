@@ -19,13 +19,13 @@ from online_psp.comparison.peers.adaoja import adaoja
 from online_psp.comparison.peers.history import history_pca
 from online_psp.comparison.peers.packages import prosvd
 from online_psp.engine.types import Array, Floats
-from online_psp.experiments.timing import TIMED
+from online_psp.experiments.baselines import BASELINES, started
 from online_psp.pca import OnlinePCA
 
 Fit: TypeAlias = Callable[[Floats, int], Array]
 """From rows (N, D) and K to a basis (D, K)."""
 
-LITERAL, OURS, PEER, MEMORY = "literal loop", "online-psp", "peer", "in memory"
+LOOP, OURS, PEER, MEMORY = "in-place loop", "online-psp", "peer", "in memory"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Method:
     family : str
         What is joined by a line in the picture: one algorithm run in several ways, or one peer at several settings.
     kind : str
-        LITERAL, OURS, PEER or MEMORY.
+        LOOP (the published update, a sample at a time, in place), OURS, PEER or MEMORY.
     settings : tuple of Setting
         All those tried.
     every : bool
@@ -64,7 +64,7 @@ class Method:
 
 def methods() -> list[Method]:
     """All of them, this package's first."""
-    return [*_ours(), *_literal(), *_peers(), *_in_memory()]
+    return [*_ours(), *_loops(), *_peers(), *_in_memory()]
 
 
 # This package, and the loops it starts from
@@ -109,20 +109,20 @@ def _online_pca_by_row(X: Floats, K: int) -> Array:
     return np.asarray(model.components_.T)
 
 
-def _literal() -> Iterator[Method]:
-    for name in ALGORITHMS:
-        yield Method(f"{name.upper()} literal loop", name.upper(), LITERAL, (Setting("as published", _literal_fit(name)),))
+def _loops() -> Iterator[Method]:
+    for name in BASELINES:
+        yield Method(f"{name.upper()} in-place loop", name.upper(), LOOP, (Setting("as published", _loop_fit(name)),))
 
 
-def _literal_fit(name: str) -> Fit:
+def _loop_fit(name: str) -> Fit:
     module: Any = importlib.import_module(ALGORITHMS[name].__module__)
-    rates = TIMED[name].rates
+    rates = BASELINES[name].rates
 
     def fit(X: Floats, K: int) -> Array:
-        state = module.reference_start(np.linalg.qr(X[:K].T)[0])
+        model = started(name, *module.reference_start(np.linalg.qr(X[:K].T)[0]))
         for t, x in enumerate(X, start=1):
-            state, _ = module.reference_step(state, x, *rates(t, 2.0))
-        return np.asarray(module.reference_basis(state))
+            model.step(x, *rates(t, 2.0))
+        return np.asarray(model.basis())
 
     return fit
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_psp.comparison.methods import LITERAL, MEMORY, OURS, PEER
+from online_psp.comparison.methods import LOOP, MEMORY, OURS, PEER
 from online_psp.comparison.results import Result
 from online_psp.engine.types import Floats
 from online_psp.experiments.plots import COLOURS, new_figure, style
@@ -36,11 +36,11 @@ _OTHERS: Mapping[str, str] = {
     "AdaOja": "#8C6D31",
     "History PCA": "#6B6B6B",
 }
-_MARKERS: Mapping[str, str] = {OURS: "o", LITERAL: "x", PEER: "s", MEMORY: "D"}
-_SIZES: Mapping[str, float] = {OURS: 46.0, LITERAL: 26.0, PEER: 22.0, MEMORY: 22.0}
+_MARKERS: Mapping[str, str] = {OURS: "o", LOOP: "x", PEER: "s", MEMORY: "D"}
+_SIZES: Mapping[str, float] = {OURS: 46.0, LOOP: 26.0, PEER: 22.0, MEMORY: 22.0}
 _KINDS: Mapping[str, str] = {
     OURS: "online-psp",
-    LITERAL: "the same algorithm as a literal loop",
+    LOOP: "the same algorithm, a sample at a time, in place",
     PEER: "another streaming method (faint: settings not in the table)",
     MEMORY: "all rows in memory",
 }
@@ -81,19 +81,24 @@ def _place(result: Result, edge: float) -> tuple[float, float]:
     return result.microseconds, max(result.err_batch, edge)
 
 
+def _own_families(results: Sequence[Result]) -> set[str]:
+    """This package's algorithms, whichever the registry has."""
+    return {result.family for result in results if result.kind == OURS}
+
+
 def _colour(family: str) -> str:
     return _OWN.get(family) or _OTHERS.get(family, "0.45")
 
 
 def _panel(axes: Axes, results: Sequence[Result]) -> None:
-    first, edge = results[0], floor(results)
+    first, edge, own = results[0], floor(results), _own_families(results)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_title(f"{first.data}, {first.N:,} × {first.D}, K = {first.K}")
     axes.set_xlabel("µs per sample, one thread")
     for family in dict.fromkeys(result.family for result in results):
         mine = sorted((result for result in results if result.family == family), key=lambda result: result.microseconds)
-        colour, ours = _colour(family), family in _OWN
+        colour, ours = _colour(family), family in own
         line = [_place(result, edge) for result in mine if result.shown]
         axes.plot(*zip(*line, strict=True), color=colour, linewidth=1.4 if ours else 0.9, alpha=0.7 if ours else 0.45, zorder=2)
         for result in mine:
@@ -113,16 +118,16 @@ def _label(axes: Axes, results: Sequence[Result]) -> None:
     renderer, edge = canvas.get_renderer(), floor(results)
     points = axes.transData.transform([_place(result, edge) for result in results])
     lines, frame = _along_lines(axes), np.array(axes.get_window_extent(renderer).extents)
-    taken = np.empty((0, 4))
-    for family in sorted({result.family for result in results}, key=lambda family: (family not in _OWN, family)):
+    taken, own = np.empty((0, 4)), _own_families(results)
+    for family in sorted({result.family for result in results}, key=lambda family: (family not in own, family)):
         text: Any = axes.annotate(
             family,
             _place(min((result for result in results if result.family == family), key=lambda result: result.rank), edge),
             xytext=(0, 0),
             textcoords="offset points",
             color=_colour(family),
-            fontsize=8.5 if family in _OWN else 7.5,
-            fontweight="bold" if family in _OWN else "normal",
+            fontsize=8.5 if family in own else 7.5,
+            fontweight="bold" if family in own else "normal",
             ha="center",
             va="center",
             zorder=5,

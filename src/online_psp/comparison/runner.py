@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from online_psp.comparison.methods import LITERAL, MEMORY, OURS, Fit, Method, Setting
+from online_psp.comparison.methods import LOOP, MEMORY, OURS, Fit, Method, Setting
 from online_psp.comparison.peers.packages import absent
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result, choose_shown
@@ -130,7 +130,7 @@ def _measured(candidate: _Candidate, problem: Problem) -> None:
 
 def _memory_rows(kind: str, N: int, D: int) -> int:
     """How many rows a fit needs to reach its peak: all, the largest batch and some more, or a few where it is one row a time."""
-    return {MEMORY: N, LITERAL: 1000}.get(kind, 6 * D)
+    return {MEMORY: N, LOOP: 1000}.get(kind, 6 * D)
 
 
 def peak_bytes(fit: Fit, X: Floats, K: int) -> int:

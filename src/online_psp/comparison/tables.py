@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from online_psp.comparison.methods import LITERAL, MEMORY, OURS
+from online_psp.comparison.methods import LOOP, MEMORY, OURS
 from online_psp.comparison.peers.packages import INSTALL, river_note, version
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result
-from online_psp.experiments.report import machine
+from online_psp.experiments.provenance import machine
 from online_psp.experiments.tables import Table, number
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def to_rich(problem: Problem, results: Sequence[Result]) -> RichTable:
     ordered = _order(result for result in _one_line_if_missing(results) if result.shown)
     for result, following in zip(ordered, [*ordered[1:], None], strict=True):
         last = following is not None and following.kind == MEMORY != result.kind
-        style = {OURS: "bold green", LITERAL: "dim"}.get(result.kind)
+        style = {OURS: "bold green", LOOP: "dim"}.get(result.kind)
         table.add_row(*_cells(result), style=style, end_section=last)
     return table
 
@@ -94,7 +94,7 @@ def statements(results: Sequence[Result]) -> list[str]:
     ours = next((result for result in results if result.method == _OURS and not result.failed), None)
     if ours is None:
         return []
-    others = [result for result in results if result.kind not in (OURS, MEMORY, LITERAL) and not result.failed]
+    others = [result for result in results if result.kind not in (OURS, MEMORY, LOOP) and not result.failed]
     as_fast = [result for result in others if result.microseconds <= ours.microseconds]
     as_good = [result for result in others if result.err_batch <= ours.err_batch]
     mine = f"OnlinePCA ({ours.microseconds:.1f} µs, error {number(ours.err_batch)})"

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from online_psp.experiments.evaluation import Evaluation, evaluate
+    from online_psp.experiments.evaluation import Evaluation, Plan, evaluate
     from online_psp.experiments.records import Curve, Experiment, RealData, SpikedData, Timing
     from online_psp.experiments.reproduction import Reproduction, reproduce
     from online_psp.experiments.rows import Row, read_rows
@@ -19,6 +19,7 @@ _HOME = {
     "Curve": "records",
     "Evaluation": "evaluation",
     "Experiment": "records",
+    "Plan": "evaluation",
     "RealData": "records",
     "Reproduction": "reproduction",
     "Row": "rows",
@@ -34,6 +35,7 @@ __all__ = [
     "Curve",
     "Evaluation",
     "Experiment",
+    "Plan",
     "RealData",
     "Reproduction",
     "Row",

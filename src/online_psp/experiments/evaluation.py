@@ -2,9 +2,9 @@
 
 >>> import numpy as np
 >>> from sklearn.decomposition import IncrementalPCA
->>> from online_psp.experiments import evaluate
+>>> from online_psp.experiments import Plan, evaluate
 >>> X = np.random.default_rng(0).standard_normal((300, 20)) * np.r_[5.0, 4.0, np.full(18, 0.1)]
->>> result = evaluate(X, K=2, algorithms={"IncrementalPCA": IncrementalPCA}, trials=1)
+>>> result = evaluate(X, K=2, algorithms={"IncrementalPCA": IncrementalPCA}, plan=Plan(trials=1, isolate=False))
 >>> sorted(result.errors())[:3]
 ['CCIPCA', 'FSM γ=0.6', 'FSM γ=1.5']
 """
@@ -13,26 +13,71 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from online_psp.datasets import DataSet, load
+from online_psp.engine.types import Floats
 from online_psp.experiments import plots, tables
 from online_psp.experiments.figures import FIVE, ONLINE_PCA
-from online_psp.experiments.learners import build
-from online_psp.experiments.measure import Workbench
-from online_psp.experiments.records import Curve, Experiment, RealData, moments
+from online_psp.experiments.isolation import Isolation
+from online_psp.experiments.learners import check_curve
+from online_psp.experiments.measure import SCORE, Workbench
+from online_psp.experiments.records import Curve, Experiment, RealData, SpikedData, Track, moments, parse_spiked
 from online_psp.experiments.report import Section, write_report
-from online_psp.experiments.rows import Row, select
+from online_psp.experiments.rows import Row, distinct, read_rows, select, write_rows
 from online_psp.experiments.runner import run
+from online_psp.experiments.tracks import TRACKS
 
 _MOMENTS = 30
+_KEPT_BYTES = 1e9
+_LARGEST = 1e150
+
+Algorithms = Mapping[str, str | Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an evaluation is run.
+
+    Attributes
+    ----------
+    trials, epochs, seed : int
+        Orders of the samples (or draws of generated ones), passes over them, and the seed of the first order.
+    tracks : tuple of str
+        Keys of `online_psp.experiments.tracks.TRACKS`; without any, the data as it is.
+    builtin : bool
+        Run the built-in algorithms beside those given.
+    batch : int or None
+        Rows a time for ``partial_fit``; 5 K where None.
+    isolate : bool
+        Run every algorithm in a process of its own, which is how its memory is measured. Classes that a new process cannot import, such as
+        those of a notebook, run in this one, and have no figure for memory.
+    timeout : float or None
+        Seconds that a pass over the data may take in a process of its own.
+    jobs : int
+        Processes at once. With more than one, times disturb each other.
+    resume : bool
+        Keep rows that the folder has already, of the same code. Not by default: an algorithm under development changes under its name.
+    """
+
+    trials: int = 3
+    epochs: int = 1
+    seed: int = 0
+    tracks: tuple[str, ...] = ()
+    builtin: bool = True
+    batch: int | None = None
+    isolate: bool = True
+    timeout: float | None = None
+    jobs: int = 1
+    resume: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,32 +88,48 @@ class Evaluation:
     command: str = ""
 
     def errors(self) -> dict[str, float]:
-        """The median error after the last sample, by algorithm; those that failed are not in it."""
-        return next(iter(tables.last_errors(self.rows).values()), {})
+        """The median score (the error after the last sample; over time on drifting tracks) by algorithm, of the first track run."""
+        track = self.rows[0].track
+        return {label: found.value for label, found in tables.scores(select(self.rows, track=track)).items()}
 
     def table(self) -> str:
-        """Error and time of every algorithm, best first, as Markdown."""
+        """Error, time and memory of every algorithm, best first, as Markdown."""
         return tables.to_markdown(tables.comparison(self.rows))
 
     def save(self, folder: str | Path) -> Path:
-        """Write the picture and report.html into a folder; returns the report."""
+        """Write the picture of every track and report.html into a folder; returns the report."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        picture = None
-        if select(self.rows, metric="err_batch"):
-            figure = plots.evaluation(self.rows)
-            plots.save(figure, folder / "evaluation.png")
-            picture = plots.save(figure, folder / "evaluation.svg")
-        text = (
-            "Rows are standardised (mean subtracted, divided by the mean norm). Err_batch is the distance of the subspace found to that of "
-            "batch PCA, from 0 (equal) to 1.41 (orthogonal). Lines are medians over the orders of the samples, bands the range between the "
-            "quartiles."
-        )
-        section = Section("Error against samples seen", text, picture, tuple(tables.comparison(self.rows)))
+        sections = [self._section(str(track), folder) for track in distinct(self.rows, "track")]
         first = self.rows[0]
         seeds = sorted({row.seed for row in self.rows})
-        facts = {"data": f"{first.data}, {first.N} × {first.D}", "seeds": ", ".join(map(str, seeds))}
-        return write_report(folder / "report.html", "Evaluation of streaming PCA", "", [section], [], facts, self.command)
+        facts = {
+            "data": f"{first.data}, {first.N} × {first.D}, checksum {first.origin.checksum or 'none'}",
+            "seeds": ", ".join(map(str, seeds)),
+        }
+        return write_report(folder / "report.html", "Evaluation of streaming PCA", "", sections, [], facts, self.command)
+
+    def _section(self, track: str, folder: Path) -> Section:
+        mine = select(self.rows, track=track)
+        picture = None
+        if select(mine, metric=SCORE):
+            figure = plots.evaluation(mine)
+            name = f"evaluation{'_' + track.replace(' ', '').replace('%', '') if track else ''}"
+            plots.save(figure, folder / f"{name}.png")
+            picture = plots.save(figure, folder / f"{name}.svg")
+        return Section(track or "Error against samples seen", _TEXT if not track else _TRACK_TEXT, picture, tuple(tables.comparison(mine)))
+
+
+_TEXT = (
+    "Rows are standardised (mean subtracted, divided by the mean norm). Err_batch is the distance of the subspace found to that of "
+    "batch PCA, Err_pop to that of the generator, from 0 (equal) to 1.41 (orthogonal). Lines are medians over the orders of the samples, "
+    "bands the range between the quartiles. Times are of one thread, of a pass in which the components are asked for once, at the end. "
+    "Memory is the peak resident size of the algorithm's own process, and what of it came after the first row."
+)
+_TRACK_TEXT = (
+    "The error is the distance to the subspace that is right at the moment, from 0 (equal) to 1.41 (orthogonal). The ranking is by the "
+    "last error, where the truth drifts by the mean over time. Times and memory as for the plain stream."
+)
 
 
 def parse_curve(text: str) -> Curve:
@@ -91,19 +152,40 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _curves(algorithms: Mapping[str, str | Callable[..., Any]], batch: int | None) -> tuple[list[Curve], dict[str, Callable[..., Any]]]:
+def _curves(algorithms: Algorithms, batch: int | None) -> tuple[list[Curve], dict[str, Callable[..., Any]]]:
+    """Curves, and the classes and functions that are known to this process only."""
     curves, builders = [], {}
     for label, given in algorithms.items():
         if isinstance(given, str):
             parsed = parse_curve(given)
             curves.append(Curve(label, parsed.algorithm, parsed.options, batch=batch))
-        else:
-            curves.append(Curve(label, f"given:{label}", batch=batch))
+            continue
+        name = _importable(given)
+        curves.append(Curve(label, name or f"given:{label}", batch=batch))
+        if name is None:
             builders[f"given:{label}"] = given
     return curves, builders
 
 
-def _source(data: ArrayLike | str | Path, key: str | None, data_home: str | Path | None) -> tuple[RealData, dict[str, DataSet]]:
+def _importable(given: Callable[..., Any]) -> str | None:
+    """``module:name`` of a class or function that another process can import, or None."""
+    module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
+    if not module or module == "__main__" or not name or "<" in name:
+        return None
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return None
+    return f"{module}:{name}" if found is given else None
+
+
+def _source(
+    data: ArrayLike | str | Path, key: str | None, data_home: str | Path | None
+) -> tuple[RealData | SpikedData, dict[str, DataSet]]:
+    if isinstance(data, str) and data.partition(":")[0] == "spiked":
+        return parse_spiked(data), {}
     if isinstance(data, str | Path):
         found, name, sources = load(data, data_home, key=key), str(data), {}
     else:
@@ -115,75 +197,140 @@ def _source(data: ArrayLike | str | Path, key: str | None, data_home: str | Path
         name = "data"
         found = DataSet(name, X)
         sources = {name: found}
+    _check_range(found.X)
     fingerprint = hashlib.sha256(np.ascontiguousarray(found.X).tobytes()).hexdigest()[:12]
     return RealData(name, found.N, found.D, key=key, fingerprint=fingerprint), sources
 
 
+def _check_range(X: NDArray[Any]) -> None:
+    """Say which row has numbers whose squares overflow or vanish: nothing that is measured of such rows would mean anything."""
+    with np.errstate(over="ignore"):
+        sizes = np.abs(X.astype(np.float64, copy=False)).max(axis=1)
+    if not sizes.max() < _LARGEST:
+        worst = int(np.argmax(sizes))
+        raise ValueError(f"Row {worst} of the data has a value of {sizes[worst]:.3g}, whose square overflows: scale the data down.")
+    if 0 < sizes.max() < 1 / _LARGEST:
+        raise ValueError(f"No value of the data is larger than {sizes.max():.3g}, and the squares vanish: scale the data up.")
+
+
+def _check_rank(X: Floats, V: Floats) -> None:
+    """Say that K directions cannot be told, where the data does not have as many."""
+    along = np.linalg.norm(X @ V, axis=0)
+    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
+    if found < K or not along.max() > 0:
+        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, less than K={K}: which K are best cannot be told.")
+
+
+def _checkpoints(data: RealData | SpikedData, K: int, epochs: int, track: Track | None) -> tuple[int, ...]:
+    """Evenly spaced on a logarithmic axis; on a track evenly in time, because what happens there may happen at any."""
+    total = data.used * epochs
+    if track is None:
+        return moments(total, min(2 * K, total), _MOMENTS)
+    return tuple(int(t) for t in np.unique(np.linspace(0, total, _MOMENTS + 1)[1:].round()) if t >= 1)
+
+
+def _records(data: RealData | SpikedData, K: int, curves: Sequence[Curve], plan: Plan) -> list[Experiment]:
+    unknown = [name for name in plan.tracks if name not in TRACKS]
+    if unknown:
+        raise ValueError(f"There is no track {unknown[0]!r}; there are {', '.join(TRACKS)}.")
+    if plan.tracks and plan.epochs > 1:
+        raise ValueError("A track is one pass: leave epochs at 1.")
+    tracks: list[Track | None] = [track for name in plan.tracks for track in TRACKS[name]] or [None]
+    metrics = ("err_batch", "err_pop") if isinstance(data, SpikedData) and data.K == K else ("err_batch",)
+    return [
+        Experiment(
+            "evaluation",
+            data,
+            curve,
+            K,
+            plan.seed + trial,
+            plan.epochs,
+            metrics,
+            _checkpoints(data, K, plan.epochs, track),
+            track=track,
+            scored=True,
+        )
+        for track in tracks
+        for trial in range(plan.trials)
+        for curve in curves
+    ]
+
+
 def evaluate(
     data: ArrayLike | str | Path,
-    K: int,
-    algorithms: Mapping[str, str | Callable[..., Any]] | None = None,
+    K: int | None = None,
+    algorithms: Algorithms | None = None,
     *,
-    builtin: bool = True,
-    trials: int = 3,
-    epochs: int = 1,
-    seed: int = 0,
-    batch: int | None = None,
+    plan: Plan | None = None,
     out: str | Path | None = None,
     key: str | None = None,
     data_home: str | Path | None = None,
-    jobs: int = 1,
-    resume: bool = False,
     progress: bool = False,
     command: str = "",
 ) -> Evaluation:
-    """Run algorithms over data and measure how far each is from batch PCA along the way.
+    """Run algorithms over data and measure how far each is from batch PCA along the way, how long it takes and what memory it needs.
 
     Parameters
     ----------
     data : (N, D) or str or Path
-        Rows, or what `online_psp.datasets.load` takes.
-    K : int
-        Directions sought.
+        Rows, or what `online_psp.datasets.load` takes, or ``spiked:D=1024,K=16,rho=0.01``: generated rows, for which Err_pop is known too.
+    K : int, optional
+        Directions sought; that of spiked data where left out.
     algorithms : mapping of label to class, function or "module:Class"
         Anything whose instances have ``fit_next(x)`` and ``get_components() -> (D, K)``, made as ``Class(K, D)``; or ``partial_fit(X)`` and
-        ``components_ (K, D)``, made as ``Class(n_components=K)``.
-    builtin : bool
-        Run the built-in algorithms beside them.
-    trials, epochs, seed : int
-        Orders of the samples, passes over them, and the seed of the first order.
-    batch : int, optional
-        Rows a time for ``partial_fit``; 5 K by default.
+        ``components_ (K, D)``, made as ``Class(n_components=K)``; or river's ``learn_one(x)`` and ``transform_one(x)``.
+    plan : Plan, optional
+        Trials, tracks, processes, time allowed.
     out : str or Path, optional
-        Folder for rows, picture and report.
+        Folder for rows, pictures and report.
     key : str, optional
         Which array of a .npz or .mat file.
-    jobs : int
-        Processes; those with algorithms or data given as objects run in this one.
-    resume : bool
-        Keep rows that `out` has already. Not by default: an algorithm under development changes under the same name.
+    data_home : str or Path, optional
+        Where the data sets are.
+    progress : bool
+        Show what is running.
+    command : str
+        What to type to get this again, for the report.
     """
+    plan = plan or Plan()
     source, sources = _source(data, key, data_home)
-    if not 1 <= K <= min(source.N, source.D):
-        raise ValueError(f"K must be between 1 and {min(source.N, source.D)} for data of shape ({source.N}, {source.D}); got {K}.")
-    given, builders = _curves(algorithms or {}, batch)
-    for curve in given:
-        build(curve, K, source.D, builders)  # so that what is missing is said before anything runs
-    known = [*FIVE, ONLINE_PCA] if builtin else []
+    K = source.K if K is None and isinstance(source, SpikedData) else K
+    if K is None:
+        raise ValueError("Say how many directions are sought: K is known for spiked data only.")
+    if not 1 <= K <= min(source.used, source.D):
+        raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
+    given, builders = _curves(algorithms or {}, plan.batch)
+    for curve in given:  # so that what is missing is said before anything runs
+        check_curve(curve, K, source.D, builders, construct=not plan.isolate or curve.algorithm in builders)
+    known = [*FIVE, ONLINE_PCA] if plan.builtin else []
     curves = [*given, *(curve for curve in known if curve.label not in {mine.label for mine in given})]
     if not curves:
         raise ValueError("There is nothing to evaluate: name an algorithm, or leave the built-in ones in.")
-    when = moments(source.used * epochs, min(2 * K, source.used * epochs), _MOMENTS)
-    records = [
-        Experiment("evaluation", source, curve, K, seed + trial, epochs, ("err_batch",), when)
-        for trial in range(trials)
-        for curve in curves
-    ]
-    bench = Workbench(data_home, sources, builders) if sources or builders else None
-    with tempfile.TemporaryDirectory() as scratch:
+    records = _records(source, K, curves, plan)
+    several = max(1, min(len({(record.track, record.seed) for record in records}), int(_KEPT_BYTES / (8.0 * source.used * source.D))))
+    bench = Workbench(data_home, sources, builders, keep=several)
+    prepared = bench.prepare(source, K, plan.seed)
+    _check_rank(prepared.X, prepared.batch)
+    with tempfile.TemporaryDirectory(prefix="psp-evaluate-") as scratch:
         path = Path(out if out is not None else scratch) / "rows.csv"
-        rows = run(records, path, jobs=jobs, data_home=data_home, resume=resume, bench=bench, progress=progress)
+        rows = _run(records, path, bench, builders, plan, Path(scratch), progress)
     result = Evaluation(rows, command)
     if out is not None:
         result.save(out)
     return result
+
+
+def _run(
+    records: Sequence[Experiment], path: Path, bench: Workbench, builders: Mapping[str, Any], plan: Plan, scratch: Path, progress: bool
+) -> list[Row]:
+    """Those that another process can import in processes of their own, the others here; rows in the order of the records."""
+    how = Isolation(scratch, plan.timeout, plan.jobs)
+    apart = [record for record in records if plan.isolate and record.curve.algorithm not in builders]
+    here = [record for record in records if record not in apart]
+    if not plan.resume:
+        read_rows(path)  # a file of something else is not overwritten
+        write_rows(path, ())
+    found = run(apart, path, bench=bench, isolation=how, progress=progress) if apart else []
+    found += run(here, path, bench=bench, progress=progress) if here else []
+    order = {record.key: number for number, record in enumerate(records)}
+    return sorted(found, key=lambda row: order[row.key])

@@ -97,6 +97,39 @@ class EstimatorLearner:
         return np.asarray(model.components_).T
 
 
+@dataclass
+class DictLearner:
+    """A river-style transformer: ``learn_one(x)`` and ``transform_one(x)`` of dictionaries from the number of a feature to its value.
+
+    Where it has ``get_components()`` or ``components_``, the basis is that. Otherwise it is what ``transform_one`` makes of the unit
+    vectors, less what it makes of zero: D calls.
+    """
+
+    model: Any
+    K: int
+    D: int
+
+    def feed(self, X: Array) -> None:
+        """Learn from rows, (n, D), one by one."""
+        for x in X.tolist():
+            self.model.learn_one(dict(enumerate(x)))
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+    def basis(self) -> Array:
+        """The subspace so far, (D, K)."""
+        if hasattr(self.model, "get_components"):
+            return np.asarray(self.model.get_components())
+        if hasattr(self.model, "components_"):
+            return np.asarray(self.model.components_).T
+        zero = self._transform(np.zeros(self.D))
+        return np.array([self._transform(unit) - zero for unit in np.eye(self.D)])
+
+    def _transform(self, x: Array) -> Array:
+        return np.array(list(self.model.transform_one(dict(enumerate(x.tolist()))).values()), dtype=np.float64)
+
+
 def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., Any]:
     """The class (or function that makes one) behind a name."""
     if builders is not None and algorithm in builders:
@@ -124,34 +157,72 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
 def build(curve: Curve, K: int, D: int, builders: Builders | None = None) -> Learner:
     """Make a learner for K directions of D features.
 
-    A class with ``partial_fit`` and no ``get_components`` is called as ``Class(n_components=K, …)``; anything else as ``Class(K, D, …)``.
+    A class with ``partial_fit``, or with ``learn_one`` and an argument ``n_components``, and without ``get_components``, is called as
+    ``Class(n_components=K, …)``; anything else as ``Class(K, D, …)``.
     """
-    make = resolve(curve.algorithm, builders)
+    make: Callable[..., Any] = resolve(curve.algorithm, builders)
     options = dict(curve.options)
     if curve.lead:
         gamma, lead = float(options.pop("gamma")), curve.lead
         options["learning_rate"] = lambda t: 2.0 / (gamma * (t - lead) + 5.0)
-    estimator = inspect.isclass(make) and hasattr(make, "partial_fit") and not hasattr(make, "get_components")
-    make_any: Callable[..., Any] = make
-    model = make_any(n_components=K, **options) if estimator else make_any(K, D, **options)
-    return _wrap(model, curve, K)
+    model = make(n_components=K, **options) if _by_keyword(make) else make(K, D, **options)
+    return _wrap(model, curve, K, D)
 
 
-def _wrap(model: Any, curve: Curve, K: int) -> Learner:
+_CONTRACTS = (("fit_next", "get_components"), ("partial_fit",), ("learn_one", "transform_one"))
+"""What a model must have: all of one line."""
+
+
+def check_curve(curve: Curve, K: int, D: int, builders: Builders | None, construct: bool) -> None:
+    """Say what is wrong with somebody's algorithm before anything runs.
+
+    With ``construct=False`` a class is looked at and not made: making it is left to the process that it cannot take down with it.
+    """
+    make = resolve(curve.algorithm, builders)
+    if construct:
+        build(curve, K, D, builders)
+    elif inspect.isclass(make) and not any(all(hasattr(make, name) for name in names) for names in _CONTRACTS):
+        raise _lacking(make, curve)
+
+
+def _lacking(model: Any, curve: Curve) -> TypeError:
+    missing = [name for name in ("fit_next", "get_components", "partial_fit", "learn_one") if not hasattr(model, name)]
+    return TypeError(
+        f"{curve.algorithm} must implement fit_next(x) and get_components(), or partial_fit(X) and components_, or learn_one(x) and "
+        f"transform_one(x). Missing: {', '.join(missing)}."
+    )
+
+
+def _by_keyword(make: Callable[..., Any]) -> bool:
+    """Whether a class is made like scikit-learn's and river's."""
+    if not inspect.isclass(make) or hasattr(make, "get_components"):
+        return False
+    return hasattr(make, "partial_fit") or (hasattr(make, "learn_one") and "n_components" in inspect.signature(make).parameters)
+
+
+def _wrap(model: Any, curve: Curve, K: int, D: int) -> Learner:
     if hasattr(model, "fit_next") and hasattr(model, "get_components"):
         return RowLearner(model)
     if hasattr(model, "partial_fit"):
         return EstimatorLearner(model, 5 * K if curve.batch is None else curve.batch)
-    missing = [name for name in ("fit_next", "get_components") if not hasattr(model, name)]
-    raise TypeError(
-        f"{curve.algorithm} must implement fit_next(x) and get_components(), or partial_fit(X) and components_. "
-        f"Missing: {', '.join([*missing, 'partial_fit'])}."
-    )
+    if hasattr(model, "learn_one") and hasattr(model, "transform_one"):
+        return DictLearner(model, K, D)
+    raise _lacking(model, curve)
 
 
-def checked_basis(learner: Learner, curve: Curve, K: int, D: int) -> Array:
-    """The learner's basis, or an error that says what is wrong with it."""
-    basis = learner.basis()
+def takes_missing(curve: Curve, K: int, D: int, builders: Builders | None = None) -> bool:
+    """Whether an algorithm learns from rows with NaN: it says so by ``handles_missing = True``, or by scikit-learn's tag ``allow_nan``."""
+    model: Any = getattr(build(curve, K, D, builders), "model", None)
+    if hasattr(model, "handles_missing"):
+        return bool(model.handles_missing)
+    try:
+        return bool(model.__sklearn_tags__().input_tags.allow_nan)
+    except AttributeError:
+        return False
+
+
+def check_basis(basis: Array, curve: Curve, K: int, D: int) -> Array:
+    """The basis that a learner gave, or an error that says what is wrong with it."""
     if basis.shape != (D, K):
         raise ValueError(f"{curve.label} gave a basis of shape {basis.shape}; it must be (D, K) = ({D}, {K}).")
     if not np.isfinite(basis).all():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,13 +14,21 @@ from numpy.typing import NDArray
 
 from online_psp.datasets import DataSet, SpikedCovariance, load
 from online_psp.engine.types import Array, Floats
-from online_psp.experiments.learners import Builders, build, checked_basis, warm_up
-from online_psp.experiments.records import Experiment, RealData, SpikedData
+from online_psp.experiments.learners import Builders, Learner, build, check_basis, takes_missing, warm_up
+from online_psp.experiments.passes import Rows, Stopwatch, filled, perturbed, timed_pass, warmed, watched_pass
+from online_psp.experiments.records import Experiment, RealData, SpikedData, Track
 from online_psp.experiments.rows import DONE, Row
+from online_psp.experiments.tracks import Stream, make_stream
 from online_psp.metrics import batch_components, gram_matrix, orthonormal, orthonormal_error, standardize
 
 _CHUNK = 2048
 _PROBES = 256
+
+PRESENT = "err_present"
+"""Distance to the subspace that is right at the moment: what tracks measure."""
+SCORE = "score"
+"""What an algorithm is ranked by on a track: its last error, or the mean over time where the truth moves."""
+FILLED = "holes filled with the mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +128,22 @@ class Workbench:
         Data already in memory, taken before any file of that name.
     builders : mapping of name to callable, optional
         Algorithms already in memory.
+    keep : int
+        How many orders, or draws, to keep at a time.
     """
 
     def __init__(
-        self, data_home: str | Path | None = None, sources: Mapping[str, DataSet] | None = None, builders: Builders | None = None
+        self,
+        data_home: str | Path | None = None,
+        sources: Mapping[str, DataSet] | None = None,
+        builders: Builders | None = None,
+        keep: int = 1,
     ) -> None:
         self._data_home, self._sources, self._builders = data_home, sources or {}, builders
         self.raw = lru_cache(maxsize=1)(self._raw)
         self.standardized = lru_cache(maxsize=1)(self._standardized)
-        self.prepare = lru_cache(maxsize=1)(self._prepare)
+        self.prepare = lru_cache(maxsize=keep)(self._prepare)
+        self._track = lru_cache(maxsize=keep)(self._make_stream)
         self._reference = lru_cache(maxsize=4)(self._batch_solution)
         self._gram = lru_cache(maxsize=1)(self._gram_matrix)
 
@@ -158,38 +172,76 @@ class Workbench:
         chosen = np.sort(np.random.default_rng(0).permutation(data.N)[:_PROBES])
         return Prepared(X, _order(data, seed), V, None, X[chosen], lambda: _span(raw.X) / scale_of(raw.X))
 
+    def stream(self, record: Experiment) -> Stream | None:
+        """The rows of a track, and what is right at every moment; None for the data as it is."""
+        return None if record.track is None else self._track(record.data, record.K, record.seed, record.track)
+
+    def _make_stream(self, data: SpikedData | RealData, K: int, seed: int, track: Track) -> Stream:
+        prepared = self.prepare(data, K, seed)
+        return make_stream(track, prepared.X[prepared.order], prepared.truth if prepared.truth is not None else prepared.V, seed)
+
+    def rows_of(self, record: Experiment) -> tuple[Rows, str]:
+        """The rows that an experiment feeds, and a note on what was done to them for the algorithm's sake."""
+        data, stream = self.prepare(record.data, record.K, record.seed), self.stream(record)
+        source = data if stream is None else replace(data, X=stream.X, order=np.arange(len(stream.X)))
+        rows: Rows = partial(chunks, source)
+        if record.jitter:
+            rows = perturbed(rows, record.jitter)
+        if stream is None or not np.isnan(stream.X).any() or takes_missing(record.curve, record.K, data.X.shape[1], self._builders):
+            return rows, ""
+        return filled(rows), FILLED
+
+    def score(self, record: Experiment, bases: Iterable[tuple[int, Array]], note: str = "") -> Iterator[Row]:
+        """What is measured of the bases of a pass, as they come."""
+        data, stream = self.prepare(record.data, record.K, record.seed), self.stream(record)
+        D, over_time = data.X.shape[1], list[float]()
+        for t, basis in bases:
+            Q = orthonormal(check_basis(basis, record.curve, record.K, D))
+            if stream is None:
+                found = {metric: METRICS[metric](Q, data) for metric in record.metrics}
+            else:
+                found = {PRESENT: orthonormal_error(Q, orthonormal(stream.present(t), "V"))}
+            yield from (measurement(record, t, metric, value, note) for metric, value in found.items())
+            over_time.append(next(iter(found.values())))
+        if record.scored and over_time:
+            whole = stream is not None and stream.over_time
+            yield measurement(record, t, SCORE, float(np.mean(over_time)) if whole else over_time[-1], note)
+
     def run(self, record: Experiment) -> Outcome:
         """Run an experiment to its end; the algorithms of others may fail, and that is then in the rows."""
-        data = self.prepare(record.data, record.K, record.seed)
+        self.prepare(record.data, record.K, record.seed)
         try:
-            return self._run(record, data)
+            return self._run(record)
         except Exception as error:
             if not record.curve.foreign:
                 raise
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return Outcome([_row(record, 0, "failed", float("nan"), reason), _row(record, 0, DONE, 0.0)], {})
+            return failure(record, f"{type(error).__name__}: {error}")
 
-    def _run(self, record: Experiment, data: Prepared) -> Outcome:
-        curve, K, D = record.curve, record.K, data.X.shape[1]
+    def _run(self, record: Experiment) -> Outcome:
+        curve, K = record.curve, record.K
+        data = self.prepare(record.data, K, record.seed)
+        rows, note = self.rows_of(record)
+        total = record.checkpoints[-1]
+
+        def make() -> Learner:
+            return build(curve, K, data.X.shape[1], self._builders)
+
         pictures = self._album(record, data)
         warm_up(curve.algorithm)
-        learner = build(curve, K, D, self._builders)
-        rows: list[Row] = []
-        seen, spent = 0, 0.0
-        for t in record.checkpoints:
-            for chunk in chunks(data, seen, t):
-                began = time.perf_counter()
-                learner.feed(chunk)
-                spent += time.perf_counter() - began
-            seen = t
-            if t == record.checkpoints[-1]:
-                learner.finish()
-            Q = orthonormal(checked_basis(learner, curve, K, D))
-            rows += [_row(record, t, metric, METRICS[metric](Q, data)) for metric in record.metrics]
-            if pictures is not None:
-                pictures.take(Q)
-        rows.append(_row(record, seen, DONE, spent))
-        return Outcome(rows, pictures.arrays() if pictures is not None else {})
+        watch, spent = Stopwatch(), None
+        if record.scored:
+            warmed(make, rows, total, K)
+            spent = timed_pass(make, rows, total)
+
+        def watched() -> Iterator[tuple[int, Array]]:
+            for t, basis in watched_pass(make, rows, record.checkpoints, watch):
+                if pictures is not None:
+                    pictures.take(orthonormal(basis))
+                yield t, basis
+
+        measured = list(self.score(record, watched(), note))
+        done = measurement(record, total, DONE, watch.seconds if spent is None else spent, note)
+        return Outcome([*measured, done], pictures.arrays() if pictures is not None else {})
 
     def _album(self, record: Experiment, data: Prepared) -> _Album | None:
         if record.pictured is None or isinstance(record.data, SpikedData):
@@ -243,11 +295,30 @@ class _Album:
         return {"moments": np.array(self._moments), "pictures": np.array(self._taken), "batch": self._batch, "original": self._original}
 
 
-def _row(record: Experiment, t: int, metric: str, value: float, note: str = "") -> Row:
-    data = record.data
+def failure(record: Experiment, reason: str) -> Outcome:
+    """The rows of an algorithm that failed: why, and nothing else."""
+    told = " ".join(reason.split())
+    return Outcome([measurement(record, 0, "failed", float("nan"), told), measurement(record, 0, DONE, 0.0)], {})
+
+
+def measurement(record: Experiment, t: int, metric: str, value: float, note: str = "") -> Row:
+    """A row of an experiment."""
+    data, curve = record.data, record.curve
     rho = data.rho if isinstance(data, SpikedData) else 0.0
-    N = data.N if isinstance(data, SpikedData) else data.used
-    curve = record.curve
     return Row(
-        record.key, record.figure, data.name, N, data.D, rho, curve.label, curve.algorithm, record.K, record.seed, t, metric, value, note
+        record.key,
+        record.figure,
+        data.name,
+        data.used,
+        data.D,
+        rho,
+        curve.label,
+        curve.algorithm,
+        record.K,
+        record.seed,
+        t,
+        metric,
+        value,
+        note,
+        record.track.name if record.track else "",
     )

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from online_psp.datasets import ImageLayout
 from online_psp.experiments.rows import Row, distinct, median, select
-from online_psp.experiments.tables import EXACT, chosen_moments
+from online_psp.experiments.tables import EXACT, SPREAD, chosen_moments, curves_of
 from online_psp.experiments.timing import WAYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from online_psp.experiments.leaderboard import Board
 
 COLOURS: Mapping[str, str] = {
     "IPCA": "#0072B2",
@@ -139,11 +141,19 @@ def _curve(axes: Axes, x: Sequence[float], series: Sequence[Sequence[float]], la
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
+def _spread(axes: Axes, points: Sequence[tuple[float, float]], colour: str) -> None:
+    """The range of runs on perturbed data, hatched: within it rounding decides."""
+    places = sorted({x for x, _ in points})
+    if places:
+        ranges = [[y for x, y in points if x == place] for place in places]
+        low, high = [min(values) for values in ranges], [max(values) for values in ranges]
+        axes.fill_between(places, low, high, facecolor="none", edgecolor=colour, hatch="////", linewidth=0.0, alpha=0.6)
+
+
 def fig2(rows: Sequence[Row]) -> Figure:
     """Errors against noise: Err_batch above, Err_pop below, a column for each (D, K)."""
-    rows = [row for row in rows if not row.label.startswith("SM")]
     sizes = list(dict.fromkeys((row.D, row.K) for row in rows))
-    colours = colours_of(str(label) for label in distinct(rows, "label"))
+    colours = colours_of(curves_of(rows))
     with style():
         figure = new_figure(3.0 * len(sizes) + 0.6, 6.2)
         grid = figure.subplots(2, len(sizes), sharex=True, sharey="row", squeeze=False)
@@ -155,6 +165,7 @@ def fig2(rows: Sequence[Row]) -> Figure:
                     noise = sorted({row.rho for row in mine})
                     series = [[row.value for row in select(mine, rho=rho)] for rho in noise]
                     _curve(axes, noise, series, label, colour, _MARKERS.get(label, "."))
+                    _spread(axes, [(row.rho, row.value) for row in select(panel, label=label + SPREAD)], colour)
                 axes.set_xscale("log")
                 axes.set_yscale("log")
                 if metric == "err_batch":
@@ -176,6 +187,7 @@ def error_panel(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> 
         seen = sorted({row.t for row in mine})
         if seen:
             _curve(axes, seen, [[row.value for row in select(mine, t=t)] for t in seen], label, colour, None)
+            _spread(axes, [(row.t, row.value) for row in select(rows, label=label + SPREAD)], colour)
         if seen and median(row.value for row in select(mine, t=seen[-1])) < EXACT:
             _remark_exact(axes, label, colour, seen, [median(row.value for row in select(mine, t=t)) for t in seen])
     N, end = rows[0].N, max(row.t for row in rows)
@@ -210,16 +222,18 @@ def _keep_inexact(axes: Axes, rows: Sequence[Row]) -> None:
 
 def fig3(rows: Sequence[Row]) -> Figure:
     """Err_batch against samples seen: a row of panels for each K, a column for each data set."""
-    rows = [row for row in select(rows, metric="err_batch") if not row.label.startswith("SM")]
+    rows = select(rows, metric="err_batch")
     sets, several = [str(name) for name in distinct(rows, "data")], sorted({row.K for row in rows})
-    colours = colours_of(str(label) for label in distinct(rows, "label"))
+    colours = colours_of(curves_of(rows))
     with style():
         figure = new_figure(3.7 * len(sets), 2.7 * len(several) + 0.6)
         grid = figure.subplots(len(several), len(sets), sharex="col", sharey=True, squeeze=False)
         for line, K in zip(grid, several, strict=True):
             for axes, name in zip(line, sets, strict=True):
-                error_panel(axes, select(rows, data=name, K=K), colours)
-                axes.set_title(f"{name.upper()}, K = {K}")
+                panel = select(rows, data=name, K=K)
+                axes.set_title(f"{name.upper()}, K = {K}{'' if panel else ': not run'}")
+                if panel:
+                    error_panel(axes, panel, colours)
             line[0].set_ylabel("Err_batch")
         _keep_inexact(grid[0, 0], rows)  # they share it
         for axes in grid[-1]:
@@ -277,16 +291,51 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
 
 
 def evaluation(rows: Sequence[Row]) -> Figure:
-    """Err_batch against samples seen, of everybody's algorithms on one data set."""
-    rows = select(rows, metric="err_batch")
+    """The error against samples seen, of everybody's algorithms on one data set; on a track, against the subspace of the moment."""
+    track = rows[0].track
+    rows = select(rows, metric="err_present" if track else "err_batch")
     colours = colours_of(str(label) for label in distinct(rows, "label"))
     with style():
         figure = new_figure(7.5, 4.5)
         axes = figure.subplots()
         error_panel(axes, rows, colours)
         _keep_inexact(axes, rows)
-        axes.set_title(f"{Path(rows[0].data).name}: {rows[0].N} × {rows[0].D}, K = {rows[0].K}")
+        if track:
+            axes.set_xscale("linear")
+        first = rows[0]
+        axes.set_title(f"{Path(first.data).name}{', ' + track if track else ''}: {first.N} × {first.D}, K = {first.K}")
         axes.set_xlabel("samples seen")
-        axes.set_ylabel("Err_batch")
+        axes.set_ylabel("error to the present subspace" if track else "Err_batch")
         figure.legend(loc="outside right upper")
+    return figure
+
+
+def leaderboard(boards: Sequence[Board]) -> Figure:
+    """Error against time per sample, a panel a board; one colour and marker an algorithm."""
+    labels = list(dict.fromkeys(place.label for board in boards for place in board.places))
+    colours, markers = colours_of(labels), dict(zip(labels, cycle("os^vDP*Xh<>"), strict=False))
+    columns = min(3, len(boards))
+    lines = -(-len(boards) // columns)
+    with style():
+        figure = new_figure(4.2 * columns, 3.1 * lines + 0.3 * (-(-len(labels) // 4)) + 0.4)
+        grid = figure.subplots(lines, columns, squeeze=False).ravel()
+        for axes in grid[len(boards) :]:
+            axes.set_axis_off()
+        for axes, board in zip(grid, boards, strict=False):
+            for place in board.places:
+                if not np.isnan(place.score.value):
+                    low, high = place.score.value - place.score.low, place.score.high - place.score.value
+                    bars = [[max(low, 0.0)], [max(high, 0.0)]]
+                    look: dict[str, Any] = {"color": colours[place.label], "marker": markers[place.label], "linestyle": ""}
+                    axes.errorbar([place.microseconds], [max(place.score.value, 1e-16)], yerr=bars, elinewidth=1, **look)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            _plain_numbers(axes)
+            axes.set_title(board.name.replace(": ", ":\n", 1), fontsize=8)
+            axes.set_xlabel("µs per sample")
+            axes.set_ylabel("error")
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], linestyle="", color=colours[label], marker=markers[label], label=label) for label in labels]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
     return figure

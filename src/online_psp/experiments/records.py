@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_psp import __version__
+from online_psp.experiments.provenance import algorithm_digest, code_digest
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,16 @@ class SpikedData:
     def name(self) -> str:
         """How tables call it."""
         return "spiked"
+
+    @property
+    def used(self) -> int:
+        """How many rows one pass has."""
+        return self.N
+
+    @property
+    def fingerprint(self) -> str:
+        """Generated data has no file: the seed says what it is."""
+        return "generated"
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,27 @@ class RealData:
 
 
 @dataclass(frozen=True)
+class Track:
+    """What is done to a stream to make it harder, and how much of it; see `online_psp.experiments.tracks`.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `online_psp.experiments.tracks.KINDS`.
+    amount : float
+        A share, or an angle; what it means is the kind's.
+    """
+
+    kind: str
+    amount: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return f"{self.kind} {100 * self.amount:g} %" if self.amount else self.kind
+
+
+@dataclass(frozen=True)
 class Curve:
     """An algorithm with its parameters: one line of a plot.
 
@@ -84,6 +116,11 @@ class Curve:
     options: tuple[tuple[str, Any], ...] = ()
     lead: int = 0
     batch: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The algorithm with its options, as the command line takes it."""
+        return ",".join([self.algorithm, *(f"{name}={value}" for name, value in self.options)])
 
     @property
     def foreign(self) -> bool:
@@ -107,6 +144,13 @@ class Experiment:
         After how many samples to measure, ascending.
     pictured : int or None
         A row of the data set whose reconstructions are kept at every checkpoint.
+    track : Track or None
+        What is done to the stream on its way.
+    scored : bool
+        Time a pass of its own, in which nobody looks before the end, and rank by the outcome: for evaluations. Otherwise the time is a
+        rough guide, of the pass that is measured.
+    jitter : int
+        Where not 0: every number is perturbed by 1e-15 of itself, differently for every other value. What this changes, rounding may.
     """
 
     figure: str
@@ -118,6 +162,9 @@ class Experiment:
     metrics: tuple[str, ...]
     checkpoints: tuple[int, ...]
     pictured: int | None = None
+    track: Track | None = None
+    jitter: int = 0
+    scored: bool = False
 
     @property
     def key(self) -> str:
@@ -130,14 +177,14 @@ class Experiment:
 
         Real data is made once a process, so that its records can go each their own way, and their rows be saved the sooner.
         """
-        shared = (self.figure, self.data, self.K, self.seed)
+        shared = (self.figure, self.data, self.K, self.seed, self.track)
         return shared if isinstance(self.data, SpikedData) else (*shared, self.curve)
 
     @property
     def cost(self) -> float:
         """Roughly proportional to the time that it takes."""
         data = self.data
-        N = data.N if isinstance(data, SpikedData) else data.used
+        N = data.used
         per_sample = data.D * (self.K + 32.0) + 40.0 * self.K * self.K
         return N * self.epochs * per_sample + len(self.checkpoints) * data.D * self.K * self.K
 
@@ -147,7 +194,8 @@ class Experiment:
         data = self.data
         where = f"spiked D={data.D} ρ={data.rho:.2g}" if isinstance(data, SpikedData) else data.source
         what = "" if isinstance(data, SpikedData) else f" {self.curve.label}"
-        return f"{self.figure} {where} K={self.K} seed {self.seed}{what}"
+        track = f" {self.track.name}" if self.track else ""
+        return f"{self.figure} {where}{track} K={self.K} seed {self.seed}{what}"
 
 
 @dataclass(frozen=True)
@@ -157,7 +205,7 @@ class Timing:
     Attributes
     ----------
     way : str
-        "published" (the paper's equations in NumPy, a sample at a time), "fit_next" or "fit_block".
+        "published" (the published update, a sample at a time, in place: `online_psp.experiments.baselines`), "fit_next" or "fit_block".
     runs, samples : int
         How often, and how many samples a time. `fit_next` and `fit_block` take whole blocks, so that deferred work is counted.
     budget : float
@@ -200,8 +248,27 @@ class Timing:
 Record: TypeAlias = Experiment | Timing
 
 
+def parse_spiked(text: str) -> SpikedData:
+    """Spiked data from ``spiked:D=1024,K=16,rho=0.01,N=6000``; what is left out is as in this example."""
+    values: dict[str, float] = {"D": 1024, "K": 16, "rho": 0.01, "N": 6000}
+    for setting in filter(None, text.partition(":")[2].split(",")):
+        name, equals, value = setting.strip().partition("=")
+        if not equals or name not in values:
+            raise ValueError(f"{setting!r} in {text!r} is not one of {', '.join(values)}: write spiked:D=1024,K=16,rho=0.01,N=6000.")
+        try:
+            values[name] = float(value) if name == "rho" else int(value)
+        except ValueError:
+            raise ValueError(f"{value!r} in {text!r} is not a number.") from None
+    D, K, N, rho = int(values["D"]), int(values["K"]), int(values["N"]), values["rho"]
+    if not (1 <= K <= min(D, N) and 0 <= rho < float("inf")):
+        raise ValueError(f"{text!r} must have 1 ≤ K ≤ D, K ≤ N and rho ≥ 0.")
+    return SpikedData(D, K, rho, N)
+
+
 def _digest(record: Record) -> str:
-    content = json.dumps([__version__, type(record).__name__, asdict(record)], sort_keys=True, default=repr)
+    """Of what is measured and of the code that measures it: rows of other code are never taken for one's own."""
+    algorithm = algorithm_digest(record.curve.algorithm) if isinstance(record, Experiment) else ""
+    content = json.dumps([__version__, code_digest(), algorithm, type(record).__name__, asdict(record)], sort_keys=True, default=repr)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import html
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
+from online_psp.experiments.provenance import machine
 from online_psp.experiments.tables import Table
-from online_psp.experiments.verdicts import FAILS, HOLDS, OPEN, PARTLY, Verdict
+from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, UNDECIDED, Verdict
 
-_PACKAGES = ("online-psp", "numpy", "scipy", "numba", "scikit-learn", "threadpoolctl", "matplotlib")
-_BADGES = {HOLDS: "yes", PARTLY: "partly", FAILS: "no", OPEN: "open"}
+_BADGES = {HOLDS: "yes", PARTLY: "partly", BY_MORE: "partly", BY_LESS: "partly", FAILS: "no", OPEN: "open", UNDECIDED: "open"}
 _MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 _STYLE = """
 :root { color-scheme: light; --ink: #1d2733; --soft: #5b6875; --line: #dde3ea; --paper: #ffffff; --wash: #f5f7fa; --link: #0b62a4; }
@@ -59,32 +56,6 @@ class Section:
     tables: tuple[Table, ...] = ()
 
 
-def machine() -> dict[str, str]:
-    """Where and with what the numbers were made."""
-    versions = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
-    return {
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-        "Python": platform.python_version(),
-        "packages": versions,
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown processor"
-
-
 def _image(path: Path, title: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
     return f'<div class="scroll"><img alt="{html.escape(title)}" src="data:{_MIME[path.suffix]};base64,{data}"></div>'
@@ -102,7 +73,8 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
         return ""
     lines = "".join(
         f"<tr><td>{html.escape(verdict.statement)}</td><td><span class='badge {_BADGES[verdict.outcome]}'>{verdict.outcome}</span></td>"
-        f"<td>{html.escape(verdict.evidence)}<br><span class='soft'>Rule: {html.escape(verdict.rule)}.</span></td></tr>"
+        f"<td>{html.escape(verdict.evidence)}<br>"
+        f"<span class='soft'>Rule: {html.escape(verdict.rule)}. {html.escape(verdict.widened)}</span></td></tr>"
         for verdict in verdicts
     )
     head = "<thead><tr><th>statement</th><th>verdict</th><th>evidence</th></tr></thead>"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from online_psp.datasets import KNOWN, load
+from online_psp.datasets import KNOWN, load, locate
+from online_psp.datasets.registry import checksum
 from online_psp.experiments import plots, tables
-from online_psp.experiments.figures import FIGURES, golden
-from online_psp.experiments.records import Experiment, RealData, Record
+from online_psp.experiments.deviations import DEVIATIONS_TEXT, deviations_table
+from online_psp.experiments.figures import FIGURES, FIVE, golden
+from online_psp.experiments.learners import resolve
+from online_psp.experiments.records import Curve, Experiment, RealData, Record
 from online_psp.experiments.report import Section, write_report
 from online_psp.experiments.rows import Row, finished, read_rows
 from online_psp.experiments.runner import arrays_path, run
 from online_psp.experiments.tables import Table
-from online_psp.experiments.verdicts import Verdict, judge, to_table
+from online_psp.experiments.verdict import Verdict
+from online_psp.experiments.verdicts import judge, to_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +35,7 @@ _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "fig1": (
             "Figure 1: time per sample",
-            "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the equations as published, in NumPy, a sample at a time; then this "
+            "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the published update, a sample at a time, in place by BLAS; then this "
             "package's fit_next and fit_block, which give the same iterates. One scale for all: the distance downwards is the speed-up. "
             "Every run has fresh samples; fit_next and fit_block are timed over whole blocks, so that work put off is counted. "
             "A dash in the tables: not run.",
@@ -75,10 +80,6 @@ def needed_sets(records: Sequence[Record]) -> list[str]:
     )
 
 
-def _first(records: Sequence[Record], seed: int, trials: int | None) -> list[Record]:
-    return [record for record in records if trials is None or record.seed < seed + trials]
-
-
 def _without_data(names: Sequence[str], planned: Mapping[str, Sequence[Record]], data_home: str | Path | None) -> dict[str, str]:
     """Figures whose data cannot be had, found out now and not in an hour; an error where that is all of them."""
     left_out: dict[str, str] = {}
@@ -118,49 +119,112 @@ def _times(out: Path) -> dict[str, float]:
 
 def _complete(path: Path, records: Sequence[Record]) -> list[Row] | None:
     """The rows of records that are all there already, or None."""
-    have = finished(read_rows(path))
+    have = finished(read_rows(path))  # records are known by the code too: rows of other code are not among them
     if not all(record.key in have for record in records):
         return None
     return [row for record in records for row in have[record.key]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of the paper is run.
+
+    Attributes
+    ----------
+    quick : bool
+        Fewer trials and sizes.
+    seed : int
+        Of the first trial; the others follow.
+    trials : int or None
+        Run no more than so many of the figure's own number; asking for more later goes on from there.
+    algorithms : tuple of Curve
+        Others' algorithms, as further curves of figures 2 and 3.
+    recordings : str or Path or None
+        Recorded runs of the authors' package to compare with.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    trials: int | None = None
+    algorithms: tuple[Curve, ...] = ()
+    recordings: str | Path | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What the files of a run begin with."""
+        return "quick_" if self.quick else ""
+
+
+def plan(scope: Scope, data_home: str | Path | None = None) -> dict[str, list[Record]]:
+    """The records of every figure: the paper's curves, and further ones wherever the first of these is drawn."""
+    planned = {}
+    for name, make in FIGURES.items():
+        records = [record for record in make(scope.quick, scope.seed) if scope.trials is None or record.seed < scope.seed + scope.trials]
+        more = [
+            replace(record, curve=curve)
+            for record in records
+            if isinstance(record, Experiment) and record.curve == FIVE[0] and not record.jitter
+            for curve in scope.algorithms
+        ]
+        planned[name] = [_fingerprinted(record, data_home) for record in (*records, *more)]
+    return planned
+
+
+def _fingerprinted(record: Record, data_home: str | Path | None) -> Record:
+    """A record that knows the content of its file, so that rows of another file under the same name are not taken for its own."""
+    if not isinstance(record, Experiment) or not isinstance(record.data, RealData):
+        return record
+    return replace(record, data=replace(record.data, fingerprint=_content(record.data.source, data_home)))
+
+
+def _content(source: str, data_home: str | Path | None) -> str:
+    path = locate(source, data_home)
+    if path is None or not path.is_file():
+        return ""
+    return _checksum_of(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@lru_cache(maxsize=16)
+def _checksum_of(path: Path, changed: int, size: int) -> str:
+    return checksum(path)[:12]
 
 
 def reproduce(
     names: Sequence[str],
     out: str | Path,
     *,
-    quick: bool = False,
-    seed: int = 0,
-    trials: int | None = None,
+    scope: Scope | None = None,
     jobs: int = 1,
     data_home: str | Path | None = None,
-    recordings: str | Path | None = None,
     progress: bool = False,
+    command: str = "",
 ) -> Reproduction:
     """Run figures and write rows, pictures, tables, verdicts and the report into a folder.
 
     Parameters
     ----------
     names : sequence of str
-        Of "fig1", "fig2", "fig3", "fig4". Those that `out` holds complete from earlier runs, with the same settings, are in the report too.
+        Of "fig1", "fig2", "fig3", "fig4". Those that `out` holds complete from earlier runs, with the same settings and of the same code,
+        are in the report too.
     out : str or Path
-    quick : bool
-        Fewer trials and sizes.
-    seed : int
-        Of the first trial; the others follow.
-    trials : int, optional
-        Run no more than so many of the figure's own number; asking for more later goes on from there.
+    scope : Scope, optional
+        How much is run; all of it by default.
     jobs : int
         Processes.
-    data_home, recordings : str or Path, optional
-        Where the data sets are, and recorded runs of the authors' package to compare with.
+    data_home : str or Path, optional
+        Where the data sets are.
     progress : bool
         Show what is running.
+    command : str
+        What to type to get this again, for the report.
     """
-    out = Path(out)
+    out, scope = Path(out), scope or Scope()
+    for curve in scope.algorithms:
+        resolve(curve.algorithm)  # so that what cannot be imported is said before anything runs
     out.mkdir(parents=True, exist_ok=True)
-    planned = {name: _first(make(quick, seed), seed, trials) for name, make in FIGURES.items()}
+    planned = plan(scope, data_home)
     left_out = _without_data(names, planned, data_home)
-    prefix = "quick_" if quick else ""
+    prefix = scope.prefix
     times, rows, sections, drawn = _times(out), list[Row](), list[Section](), dict[str, Path]()
     for name, records in planned.items():
         path = out / f"{prefix}{name}.csv"
@@ -177,32 +241,41 @@ def reproduce(
         drawn[name] = out / f"{prefix}{name}.{'png' if name == 'fig4' else 'svg'}"
         plots.save(figure, drawn[name])
         title, text = _TITLES[name]
-        sections.append(Section(title, text, drawn[name], (*_TABLES[name](mine), *tables.skipped(mine))))
+        sections.append(Section(title, text, drawn[name], (*_TABLES[name](mine), *tables.spreads(mine), *tables.skipped(mine))))
         rows += mine
-    recorded: dict[tuple[str, str, int], float] = {}
-    if recordings is not None:
-        records, recorded = golden(Path(recordings))
+    recorded: dict[tuple[str, int, str, int], float] = {}
+    if scope.recordings is not None:
+        records, recorded = golden(Path(scope.recordings))
         rows += run(records, out / "golden.csv", jobs=jobs, data_home=data_home, progress=progress)
     verdicts = judge(rows, recorded)
     (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
     (out / f"{prefix}tables.md").write_text(tables.to_markdown(table for section in sections for table in section.tables), encoding="utf-8")
-    options = f"{' --quick' if quick else ''}{'' if trials is None else f' --trials {trials}'} --seed {seed} --jobs {jobs}"
-    report = _write(out, quick, options, seed, sections, verdicts, times)
+    deviations = Section("Deviations from the paper", DEVIATIONS_TEXT, None, (deviations_table(),))
+    report = _write(out, scope, command or _command(names, scope, out, jobs), [*sections, deviations], verdicts, times)
     return Reproduction(rows, verdicts, drawn, report, left_out)
 
 
+def _command(names: Sequence[str], scope: Scope, out: Path, jobs: int) -> str:
+    """What to type for a run that was asked for from Python."""
+    words = ["psp", "reproduce", "all" if len(names) == len(FIGURES) else " ".join(names)]
+    words += ["--quick"] * scope.quick + ([] if scope.trials is None else ["--trials", str(scope.trials)])
+    words += ["--seed", str(scope.seed), "--jobs", str(jobs), "--out", str(out)]
+    words += [word for curve in scope.algorithms for word in ("--algorithm", curve.text)]
+    words += [] if scope.recordings is None else ["--recordings", str(scope.recordings)]
+    return " ".join(words)
+
+
 def _write(
-    out: Path, quick: bool, options: str, seed: int, sections: list[Section], verdicts: list[Verdict], times: Mapping[str, float]
+    out: Path, scope: Scope, command: str, sections: Sequence[Section], verdicts: Sequence[Verdict], times: Mapping[str, float]
 ) -> Path:
-    which = "all" if len(sections) == len(FIGURES) else "FIGURE"
-    command = f"psp reproduce {which}{options} --out {out.name}"
     spent = ", ".join(
-        f"{name.removeprefix('quick_')} {seconds:.0f} s" for name, seconds in times.items() if name.startswith("quick_") == quick
+        f"{name.removeprefix('quick_')} {seconds:.0f} s" for name, seconds in times.items() if name.startswith("quick_") == scope.quick
     )
-    facts = {"seeds": f"{seed} and up, one a trial", "size of the run": "quick: fewer trials and sizes" if quick else "full", "time": spent}
+    size = "quick: fewer trials and sizes" if scope.quick else "full"
+    facts = {"seeds": f"{scope.seed} and up, one a trial", "size of the run": size, "time": spent}
     introduction = (
         "The experiments of Giovannucci, Minden, Pehlevan, Chklovskii, Efficient Principal Subspace Projection of Streaming Data Through "
         "Fast Similarity Matching (2018), run with online-psp."
     )
     title = "Streaming principal subspace projection: the paper's experiments"
-    return write_report(out / f"{'quick_' if quick else ''}report.html", title, introduction, sections, verdicts, facts, command)
+    return write_report(out / f"{scope.prefix}report.html", title, introduction, sections, verdicts, facts, command)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+from online_psp.experiments.provenance import UNKNOWN, Provenance
 
 DONE = "seconds"
 """The last row of every record: what it took. A record without it was interrupted."""
@@ -27,7 +30,11 @@ class Row:
         Samples seen (or the number of the run, for timings).
     metric, value : str, float
     note : str
-        What went wrong, where something did.
+        What went wrong, where something did; or what was done to the rows before they were fed.
+    track : str
+        What makes the stream harder than the data is by itself; nothing for the data as it is.
+    origin : Provenance
+        How the row was made; in a file, a column each.
     """
 
     key: str
@@ -44,24 +51,25 @@ class Row:
     metric: str
     value: float
     note: str = ""
+    track: str = ""
+    origin: Provenance = UNKNOWN
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
-_INTEGERS = {"N", "D", "K", "seed", "t"}
-_FLOATS = {"rho", "value"}
+_OWN = tuple(field.name for field in fields(Row) if field.name != "origin")
+COLUMNS = (*_OWN, *Provenance._fields)
+_KINDS: Mapping[str, Callable[[str], Any]] = {**dict.fromkeys(("N", "D", "K", "seed", "t"), int), **dict.fromkeys(("rho", "value"), float)}
 
 
 def _parse(cells: Sequence[str]) -> Row | None:
     """A row from its cells, or None where the line was cut off in the middle of writing."""
     if len(cells) != len(COLUMNS):
         return None
+    own, origin = cells[: len(_OWN)], cells[len(_OWN) :]
     try:
-        values = [
-            int(cell) if name in _INTEGERS else float(cell) if name in _FLOATS else cell for name, cell in zip(COLUMNS, cells, strict=True)
-        ]
+        values: list[Any] = [_KINDS.get(name, str)(cell) for name, cell in zip(_OWN, own, strict=True)]
     except ValueError:
         return None
-    return Row(*values)  # type: ignore[arg-type]
+    return Row(**dict(zip(_OWN, values, strict=True)), origin=Provenance(*origin))
 
 
 def read_rows(path: str | Path) -> list[Row]:
@@ -110,7 +118,8 @@ def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    return [repr(value) if isinstance(value, float) else str(value) for value in astuple(row)]
+    own = (getattr(row, name) for name in _OWN)
+    return [*(repr(value) if isinstance(value, float) else str(value) for value in own), *row.origin]
 
 
 def select(rows: Iterable[Row], **wanted: object) -> list[Row]:

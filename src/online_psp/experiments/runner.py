@@ -7,6 +7,7 @@ import signal
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from online_psp.experiments.isolation import Isolation, run_isolated
 from online_psp.experiments.measure import Outcome, Workbench
-from online_psp.experiments.records import Record, Timing
+from online_psp.experiments.provenance import code_digest, provenance
+from online_psp.experiments.records import Experiment, Record, Timing
 from online_psp.experiments.rows import Row, append_rows, finished, read_rows, write_rows
 from online_psp.experiments.timing import time_record
 
@@ -37,6 +40,7 @@ def run(
     data_home: str | Path | None = None,
     resume: bool = True,
     bench: Workbench | None = None,
+    isolation: Isolation | None = None,
     progress: bool = False,
 ) -> list[Row]:
     """Run records and save their rows.
@@ -55,6 +59,8 @@ def run(
         False begins anew.
     bench : Workbench, optional
         With data or algorithms that live in this process; then nothing runs elsewhere.
+    isolation : Isolation, optional
+        Run every algorithm in a process of its own. What kills its process is one failed row, and its further records are left out.
     progress : bool
         Show what is running and how long is left.
 
@@ -64,16 +70,21 @@ def run(
         Those of `records`, in their order.
     """
     path = Path(path)
+    provenance()  # of the code that runs, and not of what the files have become when it ends
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
-    have = finished(read_rows(path)) if resume else {}
+    have = finished(_set_stale_aside(path)) if resume else {}
     for key in _without_pictures(path, records):
         have.pop(key, None)
     write_rows(path, (row for rows in have.values() for row in rows))
     missing = [record for record in records if record.key not in have]
     groups = [tuple(group) for _, group in groupby(missing, key=lambda record: record.group)]
     alone = jobs == 1 or bench is not None or any(isinstance(record, Timing) for record in missing)
-    outcomes = _here(groups, bench or Workbench(data_home)) if alone else _elsewhere(groups, jobs, data_home)
+    outcomes: Generator[Step, None, None]
+    if isolation is not None:
+        outcomes = _isolated([record for record in missing if isinstance(record, Experiment)], bench or Workbench(data_home), isolation)
+    else:
+        outcomes = _here(groups, bench or Workbench(data_home)) if alone else _elsewhere(groups, jobs, data_home)
     with ExitStack() as stack:
         show = stack.enter_context(_Display(records, missing)) if progress else None
         stack.callback(outcomes.close)
@@ -81,14 +92,30 @@ def run(
             for record, outcome in done:
                 if outcome.arrays:
                     _save_arrays(path, record.key, outcome.arrays)
-                append_rows(path, outcome.rows)
-                have[record.key] = outcome.rows
+                have[record.key] = stamped(record, outcome.rows)
+                append_rows(path, have[record.key])
             if show is not None:
                 show.update(running, [record for record, _ in done])
-    wanted = dict.fromkeys(record.key for record in records)
+    wanted = dict.fromkeys(record.key for record in records if record.key in have)
     rows = [row for key in wanted for row in have[key]]
     write_rows(path, [*rows, *(row for key, kept in have.items() if key not in wanted for row in kept)])
     return rows
+
+
+def stamped(record: Record, rows: Sequence[Row]) -> list[Row]:
+    """Rows with where they come from."""
+    origin = provenance("generated" if isinstance(record, Timing) else record.data.fingerprint)
+    return [replace(row, origin=origin) for row in rows]
+
+
+def _set_stale_aside(path: Path) -> list[Row]:
+    """The rows of a file that this code has measured; those of other code go to a file of their own beside it, so that none is mixed in."""
+    rows = read_rows(path)
+    stale = [row for row in rows if row.origin.code != code_digest()]
+    if stale:
+        aside = path.with_name(path.name + ".stale")  # not .csv: whoever collects those must not find it
+        write_rows(aside, [*read_rows(aside), *stale])
+    return [row for row in rows if row.origin.code == code_digest()]
 
 
 Step: TypeAlias = tuple[list[Group], list[tuple[Record, Outcome]]]
@@ -100,6 +127,13 @@ def _here(groups: Iterable[Group], bench: Workbench) -> Generator[Step, None, No
         yield [group], []
         for record in group:
             yield [group], [(record, run_group((record,), bench)[0])]
+
+
+def _isolated(records: Sequence[Experiment], bench: Workbench, isolation: Isolation) -> Generator[Step, None, None]:
+    """As `_here`, each algorithm in a process of its own."""
+    yield [tuple(records)] if records else [], []
+    for record, outcome in run_isolated(records, bench, isolation):
+        yield [(record,)], [(record, outcome)]
 
 
 _bench: Workbench

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from online_psp.experiments.rows import DONE, Row, distinct, median, select
+from online_psp.experiments.statistics import Interval, bootstrap
 from online_psp.experiments.timing import WAYS
 
 if TYPE_CHECKING:
@@ -84,16 +85,44 @@ def timings(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
+SPREAD = " ±1e-15"
+"""What the label of a curve ends with that was run on data perturbed by so much."""
+
+
+def curves_of(rows: Sequence[Row]) -> list[str]:
+    """The labels that are lines of their own: not the checks of FSM by SM, and not the runs on perturbed data."""
+    return [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM") and not str(label).endswith(SPREAD)]
+
+
+def spreads(rows: Sequence[Row]) -> list[Table]:
+    """What perturbations of the data by 1e-15 do to the last error of curves that rounding decides."""
+    lines = []
+    for label in (str(label) for label in distinct(rows, "label") if str(label).endswith(SPREAD)):
+        mine = [row for row in rows if row.label == label and row.metric.startswith("err_")]
+        for data, D, K, rho, seed, metric in dict.fromkeys((row.data, row.D, row.K, row.rho, row.seed, row.metric) for row in mine):
+            place = {"data": data, "D": D, "K": K, "rho": rho, "seed": seed, "metric": metric}
+            end = max(row.t for row in select(mine, **place))
+            plain = median(row.value for row in select(rows, label=label.removesuffix(SPREAD), t=end, **place))
+            values = [row.value for row in select(mine, t=end, **place)]
+            where = f"{data.upper()}{f' ρ={rho:.2g}' if rho else ''}"
+            span = f"{number(min(values))} – {number(max(values))}"
+            lines.append(
+                (label.removesuffix(SPREAD), where, str(D), str(K), metric.replace("err", "Err"), number(plain), span, str(len(values)))
+            )
+    header = ("curve", "data", "D", "K", "error", "unperturbed", "perturbed", "runs")
+    return [Table("Last errors over perturbations of the data by 1e-15, first trial", header, tuple(lines))] if lines else []
+
+
 def skipped(rows: Sequence[Row]) -> list[Table]:
     """What was left out or failed, and why."""
     lost = [row for row in rows if row.metric in ("skipped", "failed")]
-    lines = tuple((row.label, row.data, str(row.D), str(row.K), row.note) for row in lost)
-    return [Table("Left out", ("curve", "data", "D", "K", "why"), lines)] if lines else []
+    lines = tuple((row.label, row.data, row.track, str(row.D), str(row.K), row.note) for row in lost)
+    return [Table("Left out or failed", ("curve", "data", "track", "D", "K", "why"), lines)] if lines else []
 
 
 def noise(rows: Sequence[Row]) -> list[Table]:
     """Median errors for every noise level."""
-    labels = [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM")]
+    labels = curves_of(rows)
     tables = []
     for metric, name in (("err_batch", "Err_batch"), ("err_pop", "Err_pop")):
         for D, K in dict.fromkeys((row.D, row.K) for row in rows):
@@ -122,7 +151,7 @@ def last_errors(rows: Sequence[Row]) -> dict[tuple[str, int], dict[str, float]]:
 def learning(rows: Sequence[Row]) -> list[Table]:
     """Errors after the last sample and time per sample, by data set and K."""
     final = last_errors(rows)
-    labels = [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM")]
+    labels = curves_of(rows)
     trials = len(distinct(rows, "seed"))
     errors = [(name.upper(), str(K), *(number(found.get(label, math.nan)) for label in labels)) for (name, K), found in final.items()]
     times = []
@@ -162,19 +191,64 @@ def pictures(rows: Sequence[Row]) -> list[Table]:
     return [Table("The moments shown", header, tuple(lines))]
 
 
+def scores(rows: Sequence[Row]) -> dict[str, Interval]:
+    """By algorithm, the median over the trials of what it is ranked by, with its bootstrap interval; best first."""
+    mine = select(rows, metric="score")
+    found = {str(label): bootstrap([row.value for row in select(mine, label=label)]) for label in distinct(mine, "label")}
+    return dict(sorted(found.items(), key=lambda item: item[1].value))
+
+
+def spent(rows: Sequence[Row], label: str) -> float:
+    """Median seconds per sample of an algorithm."""
+    return median(row.value / row.t for row in select(rows, label=label, metric=DONE) if row.t)
+
+
+def memory(rows: Sequence[Row], label: str) -> str:
+    """The most that an algorithm's process held, and what of it came after the first row, in MiB."""
+    peak, growth = ([row.value for row in select(rows, label=label, metric=metric)] for metric in ("peak_mib", "growth_mib"))
+    return f"{max(peak):.0f} ({max(growth):.1f})" if peak and growth else "–"
+
+
 def comparison(rows: Sequence[Row]) -> list[Table]:
-    """The outcome of an evaluation: error and time of every curve, best first."""
-    final = next(iter(last_errors(rows).values()), {})
-    lines = []
-    for label in sorted(final, key=lambda name: final[name]):
-        spent = select(rows, label=label, metric=DONE)
-        taken = median(row.value / row.t for row in spent if row.t)
-        values = [row.value for row in select(rows, label=label, metric="err_batch") if row.t == spent[0].t]
-        spread = f"{number(min(values))} – {number(max(values))}"
-        lines.append((label, number(final[label]), spread, _microseconds(taken)))
-    first = rows[0]
-    title = f"{Path(first.data).name}, {first.N} × {first.D}, K = {first.K}, {len(distinct(rows, 'seed'))} orders"
-    return [Table(title, ("algorithm", "Err_batch, median", "range", "µs per sample"), tuple(lines)), *skipped(rows)]
+    """The outcome of an evaluation, a table a track: error, time and memory of every algorithm, best first, and what failed."""
+    tables = []
+    for track in distinct(rows, "track"):
+        mine = select(rows, track=track)
+        first = mine[0]
+        population = bool(select(mine, metric="err_pop"))
+        lines = []
+        for label, found in scores(mine).items():
+            own = select(mine, label=label)
+            end = max(row.t for row in own)
+            pop = [number(median(row.value for row in select(own, metric="err_pop", t=end)))] if population else []
+            notes = "; ".join(dict.fromkeys(row.note for row in own if row.note))
+            told = f"{label} ({notes})" if notes else label
+            lines.append(
+                (
+                    told,
+                    number(found.value),
+                    f"{number(found.low)} – {number(found.high)}",
+                    *pop,
+                    _fine(spent(own, label)),
+                    memory(own, label),
+                )
+            )
+        name = f"{Path(first.data).name}{', ' + str(track) if track else ''}, {first.N} × {first.D}, K = {first.K}"
+        error = "Err_batch, median" if not track else "error, median"
+        header = (
+            "algorithm",
+            error,
+            "95 % bootstrap",
+            *(["Err_pop"] if population else []),
+            "µs per sample",
+            "peak MiB (after the first row)",
+        )
+        tables.append(Table(f"{name}, {len(distinct(mine, 'seed'))} trials", header, tuple(lines)))
+    return [*tables, *skipped(rows)]
+
+
+def _fine(seconds: float) -> str:
+    return "–" if math.isnan(seconds) else f"{1e6 * seconds:,.1f}"
 
 
 def to_markdown(tables: Iterable[Table]) -> str:

@@ -1,16 +1,15 @@
 """How long a sample takes: as published, one at a time, and in blocks.
 
-All three start from the population's own answer and see the same samples, so that they do the work of a stream in its steady state, and
-none of the start. One thread; a warm-up before the clock starts.
+"As published" is the published update in place (`online_psp.experiments.baselines`), not the oracle with its D×K temporaries. All three
+start from the population's own answer and see the same samples, so that they do the work of a stream in its steady state, and none of the
+start. One thread; a warm-up before the clock starts.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -21,56 +20,15 @@ from threadpoolctl import threadpool_limits
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import SpikedCovariance
 from online_psp.engine.types import Floats
+from online_psp.experiments.baselines import BASELINES, started, takes
 from online_psp.experiments.learners import warm_up
 from online_psp.experiments.records import Timing
 from online_psp.experiments.rows import DONE, Row
 
 WAYS = ("published", "fit_next", "fit_block")
 _FLOAT_BYTES = 8
-_COPIES = {"published": 5.0, "fit_next": 3.5, "fit_block": 3.5}
+_COPIES = {"published": 3.0, "fit_next": 3.5, "fit_block": 3.5}
 _MOST_SAMPLES = 512
-
-
-def _similarity(Q: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
-    return (Q * variances).T, np.diag(variances), np.diag(1.0 / variances)
-
-
-def _start_fsm(Q: Floats, variances: Floats) -> Mapping[str, Floats]:
-    W, _, Minv = _similarity(Q, variances)
-    return {"W": W, "Minv": Minv}
-
-
-def _start_sm(Q: Floats, variances: Floats) -> Mapping[str, Floats]:
-    W, M, _ = _similarity(Q, variances)
-    return {"W": W, "M": M}
-
-
-def _start_components(Q: Floats, variances: Floats) -> Mapping[str, Floats]:
-    return {"U": Q, "sigma2": variances}
-
-
-@dataclass(frozen=True)
-class Timed:
-    """How to start an algorithm in its steady state: the fields of its state, and what its class calls them."""
-
-    start: Callable[[Floats, Floats], Mapping[str, Floats]]
-    arguments: Mapping[str, str]
-    rates: Callable[[int, float], tuple[float, ...]]
-
-
-def _paper_rate(t: int, gamma: float) -> tuple[float, ...]:
-    rate = 2.0 / (gamma * t + 5.0)
-    return (rate, rate)
-
-
-TIMED: Mapping[str, Timed] = MappingProxyType(
-    {
-        "sm": Timed(_start_sm, {"W": "W0", "M": "M0"}, _paper_rate),
-        "fsm": Timed(_start_fsm, {"W": "W0", "Minv": "Minv0"}, _paper_rate),
-        "ipca": Timed(_start_components, {"U": "Uhat0", "sigma2": "sigma2_0"}, lambda t, _: (1.0 / (t + 1.0),)),
-        "ccipca": Timed(_start_components, {"U": "Uhat0", "sigma2": "sigma2_0"}, lambda t, _: (min(3.0, t) / (t + 1.0),)),
-    }
-)
 
 
 class _Stream:
@@ -141,21 +99,17 @@ Run = Callable[[float], tuple[float, int]]
 
 
 def _published(record: Timing) -> Run:
-    module: Any = sys.modules[ALGORITHMS[record.algorithm].__module__]
-    timed = TIMED[record.algorithm]
     stream = _stream(record.D, record.K, record.rho, record.seed)
-    Q, variances = stream.Q, stream.variances
-    state = module.reference_start(Q)._replace(**timed.start(Q, variances))
-    if record.algorithm == "ccipca":  # it reads one component after the other
-        state = state._replace(U=np.asfortranarray(Q))
-    step, t = module.reference_step, 0
+    baseline = BASELINES[record.algorithm]
+    model, t = started(record.algorithm, *baseline.steady(stream.Q, stream.variances)), 0
 
     def run(deadline: float) -> tuple[float, int]:
-        nonlocal state, t
+        nonlocal t
         spent, done = 0.0, 0
         for x in stream.draw(record.samples):
+            rates = baseline.rates(t + 1, record.gamma)
             began = time.perf_counter()
-            state, _ = step(state, x, *timed.rates(t + 1, record.gamma))
+            model.step(x, *rates)
             spent += time.perf_counter() - began
             t, done = t + 1, done + 1
             if time.perf_counter() > deadline:
@@ -166,20 +120,19 @@ def _published(record: Timing) -> Run:
 
 
 def _model(record: Timing) -> tuple[Any, _Stream]:
-    timed = TIMED[record.algorithm]
     stream = _stream(record.D, record.K, record.rho, record.seed)
-    start = timed.start(stream.Q, stream.variances)
-    options: dict[str, Any] = {argument: start[name] for name, argument in timed.arguments.items()}
-    if record.algorithm in ("fsm", "sm"):
+    baseline, make = BASELINES[record.algorithm], ALGORITHMS[record.algorithm]
+    options: dict[str, Any] = dict(zip(baseline.arguments.values(), baseline.steady(stream.Q, stream.variances), strict=True))
+    if takes(record.algorithm, "gamma"):
         options["gamma"] = record.gamma
-    return ALGORITHMS[record.algorithm](record.K, record.D, **options), stream
+    return make(record.K, record.D, **options), stream
 
 
 def _one_at_a_time(record: Timing) -> Run:
     model, stream = _model(record)
 
     def run(deadline: float) -> tuple[float, int]:
-        rows = stream.draw(model.open_rows)
+        rows = stream.draw(model.open_capacity)
         began = time.perf_counter()
         for x in rows:
             model.fit_next(x)

@@ -168,8 +168,9 @@ def _take(lock: Path, name: str) -> int:
                 raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
             if _is_still(lock, descriptor):
                 with contextlib.suppress(OSError):  # on a full disk the holder stays unnamed
-                    os.truncate(descriptor, 0)
-                    os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+                    os.ftruncate(descriptor, 0)
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -215,7 +216,8 @@ else:
 def _holder(descriptor: int) -> str:
     """The process that a lock file names, for messages."""
     try:
-        said: Any = json.loads(os.pread(descriptor, 1000, 0))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        said: Any = json.loads(os.read(descriptor, 1000))
         number, host = int(said["pid"]), str(said["host"])
     except (OSError, ValueError, TypeError, KeyError):
         return "another process"

@@ -64,10 +64,12 @@ class Run:
     """Options of `open_source` that were given."""
     before: list[dict[str, Any]] = field(default_factory=list)
     """Names and rows of the sources that the model has learned earlier."""
+    passed: int = 0
+    """Rows that went by in this process, whatever the epoch; not stored."""
 
     def header(self) -> dict[str, Any]:
-        """All but the model, as JSON."""
-        return {name: value for name, value in vars(self).items() if name != "model"}
+        """What is stored beside the model, as JSON."""
+        return {name: value for name, value in vars(self).items() if name not in ("model", "passed")}
 
     @property
     def done(self) -> int:
@@ -200,6 +202,17 @@ def reopen(path: str | os.PathLike[str]) -> Run:
         raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
 
 
+def reopen_any(path: str | os.PathLike[str]) -> Run:
+    """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
+    model, header = read_model(path)
+    if "source" in header:
+        return reopen(path)
+    if not hasattr(model, "n_features_in_"):
+        raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
+    source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
+    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True)
+
+
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
     """The run that belongs to a model, from what its file says."""
     if "source" not in header:
@@ -259,6 +272,13 @@ def check_same(run: Run, source: Source) -> None:
         raise DifferentSourceError(found)
 
 
+def _check_features(run: Run, source: Source) -> None:
+    """A pipe that continues where it was interrupted has the same columns; its header may come again or not."""
+    order_of(run.source.get("feature_names"), source.feature_names, source.name)
+    if source.features != run.source["features"]:
+        raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")
+
+
 # Going on
 
 
@@ -279,6 +299,8 @@ def steps(
     deadline : callable, optional
         Asks a slow source to hand over what it has; see `Source.blocks`.
     """
+    if on_bad_row not in ("stop", "skip"):
+        raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
     order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
     base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
     unsure = source.once and run.row > 0 and not at_end
@@ -330,6 +352,7 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         if block.rows.shape[0]:
             _learn(run, ordered(block.rows, order))
         run.row = base + block.start + block.length
+        run.passed += block.length
         run.skipped += len(block.bad)
         run.skipped_rows += [base + bad.row for bad in block.bad][: _NAMED - len(run.skipped_rows)]
         run.finished = False
@@ -386,7 +409,9 @@ def drive(
     Stopped
         After one of `signals` came, within a second or at the end of the block in hand.
     """
-    if run.row or run.epoch:
+    if at_end:
+        _check_features(run, source)
+    elif run.row or run.epoch:
         check_same(run, source)
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
@@ -396,10 +421,10 @@ def drive(
             return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
 
         try:
-            before = run.done
+            before = run.passed
             for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
-                timer.passed(abs(run.done - before))
-                before, looked = run.done, time.monotonic()
+                timer.passed(run.passed - before)
+                before, looked = run.passed, time.monotonic()
                 if timer.due() and run.learned:
                     _know(run, source, at_end)
                     saving.save(run)
@@ -479,7 +504,7 @@ def fit_stream(
     with claimed(path):
         rows = open_source(source)
         if update:
-            run = updating(reopen(path), rows, options)
+            run = updating(reopen_any(path), rows, options)
         elif resume and os.path.exists(path):
             run = reopen(path)
         else:

@@ -18,6 +18,8 @@ from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.stream import largest_for, unit_for
 
+_LEAST, _MOST = 1e-150, 1e150  # values whose squares floating point can hold
+
 
 def foreign_namespace(X: Any) -> Any:
     """The array library of X where it is to be used as it is, or None: then X is for NumPy or SciPy."""
@@ -32,6 +34,7 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
     kinds = [np.float64, np.float32] if dtype is None else [np.dtype(dtype)]
     xp = foreign_namespace(X)
     if xp is None:
+        X = to_host(X) if hasattr(X, "detach") else X  # a tensor keeps its precision
         rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=kinds, order="C", ensure_all_finite=False)
         return SparseRows(csr_array(rows)) if issparse(rows) else DenseRows(rows)
     names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
@@ -79,10 +82,22 @@ def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any]) -> floa
         at = int(np.argmin(finite))
         raise _not_finite(X[at], start + at)
     if not unit:
-        known = largest > 0
-        unit = unit_for(float(largest[np.argmax(known)]), dtype) if known.any() else 0.0
+        unit = _unit_of(largest, dtype)
     _check_sizes(largest, start, unit, dtype)
     return unit
+
+
+def _unit_of(largest: Array, dtype: np.dtype[Any]) -> float:
+    """The unit that follows from the largest values of the first rows, (n,); 0 where all are zero."""
+    known = largest > 0
+    if not known.any():
+        return 0.0
+    at = int(np.argmax(known))
+    size = float(largest[at])
+    if not _LEAST < size < _MOST:
+        flow = "under" if size <= _LEAST else "over"
+        raise ValueError(f"Input X has no value above {size:.3g} in row {at}: squares and variances would {flow}flow; rescale the data.")
+    return unit_for(size, dtype)
 
 
 def _check_entries(rows: SparseRows, unit: float, dtype: np.dtype[Any]) -> None:
@@ -94,13 +109,13 @@ def _check_entries(rows: SparseRows, unit: float, dtype: np.dtype[Any]) -> None:
         raise _not_finite(rows.data[entry : entry + 1], at, int(rows.indices[entry]))
     largest = np.zeros(len(rows))
     np.maximum.at(largest, np.repeat(np.arange(len(rows)), np.diff(rows.indptr)), np.abs(values))
-    if not unit and (largest > 0).any():
-        unit = unit_for(float(largest[np.argmax(largest > 0)]), dtype)
+    unit = unit or _unit_of(largest, dtype)
     _check_sizes(largest, 0, unit, dtype)
 
 
 def _check_sizes(largest: Array, start: int, unit: float, dtype: np.dtype[Any]) -> None:
-    too_large = largest.astype(np.float64) * (unit or 1.0) >= largest_for(dtype)
+    sizes = largest.astype(np.float64)
+    too_large = (sizes * (unit or 1.0) >= largest_for(dtype)) | (sizes >= _MOST)
     if too_large.any():
         at = int(np.argmax(too_large))
         raise ValueError(

@@ -28,7 +28,9 @@ from online_psp.engine.blas import matmul
 from online_psp.engine.libraries import Library
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.axes import check_reference, nearest_turn
 from online_psp.pca.checks import check_rows, check_scores, check_values, check_weights, rows_dtype
+from online_psp.pca.forgetting import check_times
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
 from online_psp.pca.merging import merge
 from online_psp.pca.settings import check_components, check_settings
@@ -61,8 +63,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Subtract the mean, which is learned exactly along the way.
     whiten : bool
         Scale the output of `transform` to unit variances.
-    half_life : float, optional
-        Number of rows after which a row counts half; by default nothing is forgotten.
+    half_life : float, str or timedelta, optional
+        After how much a row counts half; by default nothing is forgotten. A number is a number of rows; a time (``"10min"``) goes with
+        `times`. Other words for it: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
+        ``com = 1/f − 1``, ``span = 2/f − 1``; R's onlinePCA calls it f; river's fading factor is ``1 − f``; proSVD's decay after a block of
+        b rows is ``(1 − f)^(b/2)``, because it decays singular values.
+    axes : {"principal", "stable"}
+        Stable axes span the same subspace, turned so that they are as near as can be to those shown before: coordinates of a point move
+        smoothly though variances cross. `scores_covariance_` says what they are correlated by.
+    reference : (n_components, D), optional
+        Axes that stable ones stay near, in place of the first ones found.
     block_size : int or "auto"
         Samples compressed at a time. It changes speed, not results (but for rounding, and for ``algorithm="block"``, whose blocks it sets).
     dtype : float32, float64 or None
@@ -83,6 +93,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_components_, n_features_in_, n_samples_seen_ : int
     effective_samples_ : float
         Sum of the weights of the rows, faded where the model forgets.
+    scores_covariance_ : (n_components_, n_components_)
+        Covariance of the output of `transform`, before whitening: diagonal unless `axes` are stable.
     exact_ : bool
         Whether nothing has been left out so far, so that all of this is what batch PCA gives.
     feature_names_in_ : (D,)
@@ -109,7 +121,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         max_rank: int | None = None,
         center: bool = True,
         whiten: bool = False,
-        half_life: float | None = None,
+        half_life: Any = None,
+        axes: str = "principal",
+        reference: ArrayLike | None = None,
         block_size: int | str = "auto",
         dtype: DTypeLike | None = None,
         batch_size: int | None = None,
@@ -122,7 +136,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.max_rank: Any = max_rank
         self.center = center
         self.whiten = whiten
-        self.half_life = half_life
+        self.half_life: Any = half_life
+        self.axes = axes
+        self.reference = reference
         self.block_size = block_size
         self.dtype = dtype
         self.batch_size = batch_size
@@ -131,12 +147,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # Learning
 
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None) -> Self:
         """Learn from the rows of X alone, in one pass; the arguments are those of `partial_fit`."""
         with _BEGINNING:
-            return self._begin(X, sample_weight)
+            return self._begin(X, sample_weight, times)
 
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, check_input: bool = True) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+        check_input: bool = True,
+        times: ArrayLike | None = None,
+    ) -> Self:
         """Learn from some more rows, one or many; however a stream is cut into calls, the model is the same.
 
         Parameters
@@ -147,23 +170,26 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             Weights act as repeated samples.
         check_input : bool
             Accepted, as by `IncrementalPCA`; rows are always checked.
+        times : (n,), optional
+            Of the rows, where `half_life` is a time: seconds or datetime64, never going back.
         """
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
             with _BEGINNING:
                 stream = self.__dict__.get("_stream")
                 if stream is None:
-                    return self._begin(X, sample_weight)
+                    return self._begin(X, sample_weight, times)
         with stream.lock:
             changed = stream.settings.differs(check_settings(self))
             if changed:
                 raise ValueError(changed)
             self._check_number(stream)
-            rows, weights = self._checked(X, sample_weight, stream)
-            stream.learn(rows, weights)
+            rows = check_rows(self, X, stream.settings.dtype, reset=False)
+            check_values(rows, stream.unit)
+            stream.learn(*_counted(rows, sample_weight, times, stream))
         return self
 
-    def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Self:
+    def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> Self:
         """Start anew; where something is wrong the estimator is as it was."""
         settings = check_settings(self)
         kept: dict[str, Any] = {name: self.__dict__[name] for name in ("n_features_in_", "feature_names_in_") if name in self.__dict__}
@@ -174,9 +200,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if isinstance(wanted, numbers.Integral) and int(wanted) > D:
                 raise ValueError(f"n_components must not be larger than the number of features, {D}; got {wanted}.")
             check_values(rows, 0.0)
-            weights = check_weights(sample_weight, len(rows))
             stream = Stream(settings, wanted, D, rows_dtype(rows))
-            stream.learn(*_counted(rows, weights))
+            if self.reference is not None:
+                stream.axes = check_reference(self.reference, wanted, D)
+            stream.learn(*_counted(rows, sample_weight, times, stream))
         except BaseException:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
@@ -185,17 +212,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._stream = stream
         return self
 
-    def _checked(self, X: ArrayLike, sample_weight: ArrayLike | None, stream: Stream) -> tuple[AnyRows, Floats]:
-        rows = check_rows(self, X, stream.settings.dtype, reset=False)
-        check_values(rows, stream.unit)
-        return _counted(rows, check_weights(sample_weight, len(rows)))
-
-    def fit_next(self, x: Array) -> Array:
+    def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: shape and finiteness are checked, no more.
 
         Parameters
         ----------
         x : (D,)
+        time : float or datetime64, optional
+            Of the sample, where `half_life` is a time.
 
         Returns
         -------
@@ -207,7 +231,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             row = np.asarray(x)
             if row.ndim != 1:
                 raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
-            self.partial_fit(row[np.newaxis])
+            self.partial_fit(row[np.newaxis], times=None if time is None else np.asarray([time]))
             stream = self._fitted()
             with stream.lock:
                 return self._project(stream, np.require(x, stream.dtype, ["C", "A", "W", "E"]))
@@ -215,7 +239,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:
-            if not stream.learn_one(row):
+            half_life, times = stream.settings.half_life, None
+            if time is not None or (half_life is not None and half_life.in_time):
+                times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
+            if not stream.learn_one(row, times):
                 check_values(DenseRows(row[np.newaxis]), stream.unit)
             return self._project(stream, row)
 
@@ -273,7 +300,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Rows that have the given coordinates, (n, D)."""
         check_is_fitted(self)
         view = self._view()
-        components, dtype = view.components[: self._count(view)], self._fitted().dtype
+        components, dtype = self._shown(view)[0], self._fitted().dtype
         scores, xp = check_scores(X, len(components))
         if self.whiten:
             components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
@@ -326,8 +353,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def components_(self) -> Array:
-        view = self._view()
-        return view.components[: self._count(view)]
+        return self._shown(self._view())[0]
+
+    @property
+    def scores_covariance_(self) -> Floats:
+        return self._shown(self._view())[1] * self._view().degrees(self._fitted().settings)
 
     @property
     def explained_variance_(self) -> Floats:
@@ -336,13 +366,13 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def explained_variance_ratio_(self) -> Floats:
         view = self._view()
-        along = view.variances[: self._count(view)]
+        along = np.diag(self._shown(view)[1])
         return along / view.total_variance if view.total_variance > 0 else np.zeros_like(along)
 
     @property
     def singular_values_(self) -> Floats:
         view = self._view()
-        return np.sqrt(view.variances[: self._count(view)] * view.weight)
+        return np.sqrt(np.diag(self._shown(view)[1]) * view.weight)
 
     @property
     def mean_(self) -> Array:
@@ -426,8 +456,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         return int(np.argmax(enough)) + 1 if enough.any() else len(explained)
 
+    def _shown(self, view: View) -> tuple[Array, Floats]:
+        """The components as they are shown, (K, D), and the covariance of coordinates along them, divided by the weight."""
+        K, stream = self._count(view), self._fitted()
+        components, variances = view.components[:K], view.variances[:K]
+        if stream.settings.axes == "principal" or (stream.axes is not None and len(stream.axes) != K):
+            return components, np.diag(variances)
+        if stream.axes is None:
+            return components, np.diag(variances)
+        turn = nearest_turn(components, stream.axes)
+        return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
+
     def _variances(self, view: View) -> Floats:
-        return view.variances[: self._count(view)] * view.degrees(self._fitted().settings)
+        return np.diag(self._shown(view)[1]) * view.degrees(self._fitted().settings)
 
     def _noise(self, view: View) -> float:
         K = self._count(view)
@@ -440,10 +481,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return float(rest * view.degrees(self._fitted().settings) / left_out)
 
     def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
-        return view.components[: self._count(view)], self._variances(view), self._noise(view)
+        K = self._count(view)
+        return view.components[:K], view.variances[:K] * view.degrees(self._fitted().settings), self._noise(view)
 
     def _scores(self, rows: AnyRows, view: View) -> Any:
-        components = view.components[: self._count(view)]
+        components = self._shown(view)[0]
         offset = view.mean @ components.T.astype(np.float64)
         if isinstance(rows, ArrayRows):
             found: Any = rows.scores(components, offset)
@@ -466,8 +508,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.asarray(np.maximum(scale, smallest).astype(dtype))
 
 
-def _counted(rows: AnyRows, weights: Floats) -> tuple[AnyRows, Floats]:
-    """Rows that count at all, and their weights."""
+def _counted(
+    rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None, stream: Stream
+) -> tuple[AnyRows, Floats, Floats | None]:
+    """Rows that count at all, their weights and their times."""
+    weights = check_weights(sample_weight, len(rows))
+    seconds = check_times(times, len(rows), stream.settings.half_life, stream.last_time)
     if weights.all():
-        return rows, weights
-    return rows.take(np.flatnonzero(weights)), weights[weights > 0]
+        return rows, weights, seconds
+    return rows.take(np.flatnonzero(weights)), weights[weights > 0], None if seconds is None else seconds[weights > 0]

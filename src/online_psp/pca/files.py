@@ -16,10 +16,11 @@ from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
 from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
+from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream, StreamState, View, flip_signs
 
-_KEPT_OUT = ("random_state",)  # may be anything, and means nothing here
+_KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
@@ -81,6 +82,8 @@ def _plain(value: Any, name: str) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if name == "half_life":
+        return f"{check_half_life(value)[0]}s"  # type: ignore[index]
     raise TypeError(f"A model whose {name} is {value!r} cannot be saved: it is neither a number nor text.")
 
 
@@ -104,6 +107,7 @@ def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
     state = unflatten(StreamState, fields.under("stream"), {"D": D}, dtype)
     share = None if fields.values.get("share") is None else fields.number("share", 0.0, 1.0)
     stream = Stream(settings, share or 1, D, dtype)
+    stream.components = state.rank if not isinstance(model.n_components, int) else model.n_components
     inner = None if fields.values.get("model") is None else rebuild(fields.under("model"), {})
     _check(model, state, inner, stream)
     stream.restore(state, inner)

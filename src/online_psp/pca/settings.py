@@ -10,6 +10,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import BlockSize
+from online_psp.pca.forgetting import HalfLife, check_half_life
 
 MAX_RANK = 512
 """Directions kept at most where a share of the variance is asked for."""
@@ -25,7 +26,8 @@ class Settings:
     oversample: int | None
     max_rank: int | None
     center: bool
-    half_life: float | None
+    half_life: HalfLife | None
+    axes: str
     block_size: BlockSize
     dtype: str | None
 
@@ -72,11 +74,12 @@ def check_settings(estimator: Any) -> Settings:
     if estimator.algorithm not in ALGORITHMS:
         raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {estimator.algorithm!r}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
-    if half_life is not None:
-        if isinstance(half_life, bool | np.bool_) or not isinstance(half_life, numbers.Real):
-            raise TypeError(f"half_life must be a number of rows, or None; got {half_life!r}.")
-        if not 0.0 < float(half_life) < np.inf:
-            raise ValueError(f"half_life must be positive and finite, or None; got {half_life!r}.")
+    if estimator.axes not in ("principal", "stable"):
+        raise ValueError(f"axes must be 'principal' or 'stable'; got {estimator.axes!r}.")
+    if estimator.axes == "stable" and not isinstance(estimator.n_components, numbers.Integral):
+        raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
+    if estimator.reference is not None and estimator.axes != "stable":
+        raise ValueError("reference holds stable axes near given ones: it needs axes='stable'.")
     if estimator.dtype is not None:
         try:
             dtype = np.dtype(estimator.dtype)
@@ -91,7 +94,8 @@ def check_settings(estimator: Any) -> Settings:
         oversample=None if oversample is None else _whole(oversample, "oversample", 0),
         max_rank=None if max_rank is None else _whole(max_rank, "max_rank", 1),
         center=_truth(estimator.center, "center"),
-        half_life=None if half_life is None else float(half_life),
+        half_life=check_half_life(half_life),
+        axes=estimator.axes,
         block_size="auto" if size == "auto" else _whole(size, "block_size", 1, ", or 'auto'"),
         dtype=None if estimator.dtype is None else dtype.name,
     )

@@ -16,7 +16,9 @@ from online_psp.engine.moments import Moments, Sums, project_one
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.axes import nearest_turn
 from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase
+from online_psp.pca.forgetting import decays_of
 from online_psp.pca.settings import Settings, rank_for, rank_found
 
 _ONE = np.ones(1)
@@ -42,6 +44,8 @@ class StreamState(NamedTuple):
     scatter: ScatterState | None
     shown: Annotated[Array, "shown", "D"]
     refresh_at: float
+    last_time: float | None
+    axes: Annotated[Floats, "axes", "D"] | None
 
 
 class View(NamedTuple):
@@ -111,10 +115,12 @@ class Stream:
         self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._view: View | None = None
+        self.last_time: float | None = None  # of the last row, where age is time
+        self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
+        self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
-        half_life = settings.half_life
-        self._decay = _ONE if half_life is None else np.array([2.0 ** (-1.0 / half_life)])
+        self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
 
     # Reading
 
@@ -157,34 +163,41 @@ class Stream:
                 self.unit = unit_for(largest, self.dtype)
                 return
 
-    def learn(self, rows: AnyRows, weights: Floats) -> None:
-        """Learn from rows of any kind, checked, with weights, (n,), all positive."""
+    def learn(self, rows: AnyRows, weights: Floats, times: Floats | None = None) -> None:
+        """Learn from rows of any kind, checked, with weights, (n,), all positive, and times, (n,), where age is time."""
         with self.lock:
             self.set_unit(rows)
+            decays = decays_of(self.settings.half_life, times, self.last_time)
             start = 0
             while start < len(rows):
+                self._decays = decays if len(decays) == 1 else decays[start:]
                 stop = min(len(rows), start + self._room(rows))
+                self._decays = decays if len(decays) == 1 else decays[start:stop]
                 self._learn_piece(rows[start:stop], weights[start:stop])
                 start = stop
+            if times is not None and len(times):
+                self.last_time = float(times[-1])
             self._view, self.refresh_at = None, 0.0
 
-    def learn_one(self, row: Array) -> bool:
+    def learn_one(self, row: Array, times: Floats | None = None) -> bool:
         """Learn from one row, (D,), of weight one and of the right precision; False, and nothing is changed, where it cannot be."""
         if not self.unit:
             self.set_unit(DenseRows(row[np.newaxis]))
-        m, decay = self.moments, self._decay[0]
+        m = self.moments
+        decay = float((self._decays if times is None else decays_of(self.settings.half_life, times, self.last_time))[0])
         weight = decay * m.weight + 1.0
         share = 1.0 / weight
         slot = np.empty(self.D, self.dtype) if self.model is None else self.model.slot()
         if not m.take_row(row, share, self.unit or 1.0, largest_for(self.dtype), self.settings.center, slot):
             return False
         m.count, m.weight, m.squares = m.count + 1, weight, decay * decay * m.squares + 1.0
+        self.last_time = None if times is None else float(times[0])
         self._view, self._sums = None, None
         if self.model is None:
             self._add_exactly(slot[np.newaxis], np.array([share]))
         else:
             self.model.feed_one(slot, share)
-            self._mend()
+        self._at_fixed_places()
         return True
 
     def project(self, row: Array) -> Array:
@@ -196,16 +209,19 @@ class Stream:
     def _room(self, rows: AnyRows) -> int:
         """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
         room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
-        if self.exact is not None:
-            return self.exact.capacity if isinstance(self.exact, Scatter) and isinstance(rows, SparseRows) else min(room, self.exact.room)
-        assert self.model is not None
-        if isinstance(rows, SparseRows):
+        if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
             room = self._sparse_room()
-        return min(room, self._mend_every() - self.moments.count % self._mend_every())
+        elif self.exact is not None:
+            room = min(room, self.exact.room)
+        for every in self._places():
+            room = min(room, every - self.moments.count % every)
+        return room
 
     def _sparse_room(self) -> int:
         """So few sparse rows that weights within them do not fade beyond floating point."""
-        return 1 << 20 if self._decay[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(max(self._decay[0], 1e-300))))
+        if len(self._decays) > 1:
+            return max(1, int(np.searchsorted(-np.cumsum(np.log(self._decays)), -math.log(_LEAST_LEFT))))
+        return 1 << 20 if self._decays[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(self._decays[0])))
 
     def _learn_piece(self, rows: AnyRows, weights: Floats) -> None:
         before = self.moments.weight
@@ -215,7 +231,7 @@ class Stream:
             self._learn_array(rows, weights, before)
         else:
             self._sums = None
-            shares = self.moments.shares(weights, self._decay)
+            shares = self.moments.shares(weights, self._decays)
             part = np.array(rows.dense(self.dtype))
             self.moments.take_dense(part, shares, self.unit or 1.0, self.settings.center)
             if self.exact is None:
@@ -223,21 +239,21 @@ class Stream:
                 self.model.feed(DenseRows(part), shares)
             else:
                 self._add_exactly(part, shares)
-        self._mend()
+        self._at_fixed_places()
 
     def _inflated(self, weights: Floats) -> tuple[Floats, float]:
         """Weights as seen from before the rows: each row as much larger as the old ones will fade until it comes; and what is left of
         those after the last.
         """
-        if self._decay[0] == 1.0:
+        if len(self._decays) == 1 and self._decays[0] == 1.0:
             return weights, 1.0
-        left = self._decay[0] ** np.arange(1.0, len(weights) + 1.0)
+        left = np.cumprod(np.broadcast_to(self._decays, weights.shape))
         return weights / left, float(left[-1])
 
     def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> None:
         m, center = self.moments, self.settings.center
         inflated, left = self._inflated(weights)
-        shares = m.shares(weights, self._decay)
+        shares = m.shares(weights, self._decays)
         own = rows.scaled(self.unit or 1.0, self.dtype, inflated)
         m.take_sparse(own, inflated, before, center)
         sums = m.sums(before) if center else None
@@ -264,7 +280,7 @@ class Stream:
         assert self.model is not None
         self._sums = None
         inflated, _ = self._inflated(weights)
-        shares = self.moments.shares(weights, self._decay)
+        shares = self.moments.shares(weights, self._decays)
         centred = self.moments.take_array(ArrayRows(rows.X, self.dtype), inflated, before, self.unit or 1.0, self.settings.center)
         self.model.feed(centred, shares)
 
@@ -283,14 +299,24 @@ class Stream:
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
 
-    def _mend_every(self) -> int:
-        """How many samples lie between two looks at whether an algorithm has to be mended: seldom enough to cost little."""
-        return max(8 * self.rank, self.D // 8)
+    def _places(self) -> list[int]:
+        """Numbers of samples at whose multiples something is looked at, however the stream is cut into calls: seldom enough to cost
+        little.
+        """
+        carried = [5 * self.rank] if self.settings.axes == "stable" else []
+        return carried if self.model is None else [max(8 * self.rank, self.D // 8), *carried]
 
-    def _mend(self) -> None:
-        """After a jump in the data; at the same samples however the stream is cut into calls."""
-        if self.model is not None and self.moments.count % self._mend_every() == 0:
+    def _at_fixed_places(self) -> None:
+        """After a jump in the data an algorithm may have to be mended; axes that are to be stable are carried along."""
+        if self.model is not None and self.moments.count % max(8 * self.rank, self.D // 8) == 0:
             self.model.mend()
+        if self.settings.axes == "stable" and self.moments.count % (5 * self.rank) == 0:
+            self.carry()
+
+    def carry(self) -> None:
+        """Make the axes that would be shown now those that later ones stay near."""
+        found = flip_signs(self.read_out().components[: self.components]).astype(np.float64)
+        self.axes = found if self.axes is None else nearest_turn(found, self.axes) @ found
 
     # State
 
@@ -300,12 +326,14 @@ class Stream:
         moments = MomentsState(m.count, m.weight, m.squares, np.array(m.mean), m.variance.copy())
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
         scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
-        return StreamState(self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at)
+        axes = None if self.axes is None else self.axes.copy()
+        return StreamState(self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes)
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
         """Take up a state, and the algorithm that went with it."""
         self.rank, self.unit, self.refresh_at = state.rank, state.unit, state.refresh_at
-        self.shown = np.array(state.shown)
+        self.shown, self.last_time = np.array(state.shown), state.last_time
+        self.axes = None if state.axes is None else np.array(state.axes)
         m = self.moments
         m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()
@@ -314,9 +342,11 @@ class Stream:
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:
-            made = {"settings": self.settings, "share": self.share, "D": self.D, "dtype": self.dtype}
+            made: dict[str, Any] = {"settings": self.settings, "share": self.share, "D": self.D, "dtype": self.dtype}
+            made["components"] = self.components
             return made | {"state": self.state(), "model": self.model}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__init__(saved["settings"], saved["share"] or 1, saved["D"], saved["dtype"])  # type: ignore[misc]
+        self.components = saved["components"]
         self.restore(saved["state"], saved["model"])

@@ -16,7 +16,7 @@ from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, times_of
 from online_psp.io.sources._lines import Batch
 from online_psp.io.sources._sniff import NA, WHITESPACE, Dialect, is_number, number, split
-from online_psp.io.sources._source import Chunk
+from online_psp.io.sources._source import Chunk, SourceError
 
 try:
     from importlib.util import find_spec
@@ -136,20 +136,35 @@ def _by_numpy(text: bytes, table: Table, rows: int) -> Chunk | None:
 _PLAIN = Dialect(",").na - frozenset(("", "nan", "NaN"))
 
 
+def _split_rows(text: bytes, table: Table, rows: int, quoted: bool) -> list[list[str]]:
+    """The cells of every row."""
+    delimiter = table.dialect.delimiter
+    try:
+        decoded = text.decode("utf-8")
+    except UnicodeDecodeError:
+        if table.choice.ids:  # numbers are ASCII, but ids must be right
+            raise SourceError(f"{table.name} is not UTF-8 all through; name its encoding (--encoding latin-1, cp1252, …).") from None
+        decoded = text.decode("utf-8", "replace")
+    if quoted and '"' in decoded:
+        reader = csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter, skipinitialspace=True)
+        found = [[cell.strip() for cell in row] for row in reader]
+        if len(found) == rows:
+            return found
+    found = [split(line, delimiter) for line in decoded.split("\n")[:-1]]
+    if len(found) != rows:
+        raise SourceError(f"{table.name}: its quotation marks do not match, so that rows cannot be told from each other.")
+    return found
+
+
 def _row_by_row(text: bytes, table: Table, rows: int, quoted: bool) -> Chunk:
     choice, dialect = table.choice, table.dialect
-    decoded = text.decode("utf-8", "replace")
-    if quoted and '"' in decoded:
-        reader = csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, skipinitialspace=True)
-        split_rows = [[cell.strip() for cell in row] for row in reader]
-        if WITH_ARROW and len(split_rows) == rows and all(len(cells) == dialect.width for cells in split_rows):
-            import pyarrow as pa
+    split_rows = _split_rows(text, table, rows, quoted)
+    if WITH_ARROW and b'"' in text and all(len(cells) == dialect.width for cells in split_rows):
+        import pyarrow as pa
 
-            chunk = _by_arrow(pa.array([cell for cells in split_rows for cell in cells], pa.string()), table, rows)
-            if chunk is not None:
-                return chunk
-    else:
-        split_rows = [split(line, dialect.delimiter) for line in decoded.split("\n")[:-1]]
+        chunk = _by_arrow(pa.array([cell for cells in split_rows for cell in cells], pa.string()), table, rows)
+        if chunk is not None:
+            return chunk
     good: list[list[float]] = []
     bad: dict[int, str] = {}
     ids = np.full((rows, len(choice.ids)), "", dtype=object) if choice.ids else None

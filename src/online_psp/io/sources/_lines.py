@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -29,6 +30,18 @@ class Batch(NamedTuple):
     count: int  # type: ignore[assignment]  # of rows; tuples have a method of that name
     numbers: Array | range
     """Which line of the file each of them is, from 1."""
+
+
+class Cut(NamedTuple):
+    """How text is cut into rows."""
+
+    limit: int
+    """Bytes that a line may have at most."""
+    lead: int = 0
+    """Lines before the first row."""
+    comment: str | None = None
+    """What comments begin with."""
+    delimiter: str | None = None
 
 
 def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
@@ -72,22 +85,20 @@ class Lines:
 
     Parameters
     ----------
-    lead : int
-        Lines before the first row.
-    comment : bytes, optional
-        What comments begin with.
-    limit : int
-        Bytes that a line may have at most.
     ends : callable
         Asked at the end of the data whether a last line without a line end is a row.
     """
 
-    def __init__(self, pieces: Pieces, lead: int, comment: bytes | None, limit: int, name: str, ends: Callable[[], bool]) -> None:
-        self.pieces, self.lead, self.comment, self.limit, self.name, self.ends = pieces, lead, comment, limit, name, ends
+    def __init__(self, pieces: Pieces, cut: Cut, name: str, ends: Callable[[], bool]) -> None:
+        self.pieces, self.name, self.ends = pieces, name, ends
+        self.lead, self.limit = cut.lead, cut.limit
+        self.comment = cut.comment.encode() if cut.comment else None
+        delimiter = cut.delimiter
         self.line = 0
         self.quotes = True
-        self.waiting: list[Batch] = []
-        self.have = 0
+        self.beside = [*(delimiter or "").encode()[-1:], *b'\n "']  # what may stand before a quotation mark that begins a cell
+        self.waiting: deque[tuple[Batch, Array]] = deque()
+        self.have = self.passed = 0
         self.open_end = False
 
     def batches(self, skip: int, size: int, due: Callable[[], bool] | None = None) -> Iterator[Batch | None]:
@@ -95,7 +106,7 @@ class Lines:
         wanted = skip or size
         for segment in self._segments():
             if segment is not None and segment.count:
-                self.waiting.append(segment)
+                self.waiting.append((segment, self._row_ends(segment.text)))
                 self.have += segment.count
             while self.have >= wanted:
                 batch = self._take(wanted)
@@ -126,15 +137,16 @@ class Lines:
         taken: list[Batch] = []
         missing = rows
         while missing:
-            segment = self.waiting[0]
-            if segment.count <= missing:
-                taken.append(self.waiting.pop(0))
-                missing -= segment.count
-                continue
-            cut = _end_of(segment, missing, self.quotes)
-            taken.append(Batch(segment.text[:cut], missing, segment.numbers[:missing]))
-            self.waiting[0] = Batch(segment.text[cut:], segment.count - missing, segment.numbers[missing:])
-            missing = 0
+            segment, ends = self.waiting[0]
+            first = self.passed
+            stop = min(first + missing, segment.count)
+            cut = slice(int(ends[first - 1]) + 1 if first else 0, int(ends[stop - 1]) + 1)
+            taken.append(Batch(segment.text[cut], stop - first, segment.numbers[first:stop]))
+            missing -= stop - first
+            self.passed = stop
+            if stop == segment.count:
+                self.waiting.popleft()
+                self.passed = 0
         self.have -= rows
         if len(taken) == 1:
             return taken[0]
@@ -164,19 +176,18 @@ class Lines:
         cut = data.rfind(b"\n") + 1
         if not self.quotes or b'"' not in data or data.count(b'"', 0, cut) % 2 == 0:
             return cut
-        last = _row_ends(data)
-        if len(last) == 0 or len(data) - last[-1] > _LONGEST_QUOTED:
-            if len(data) <= _LONGEST_QUOTED:
-                return 0
-            self.quotes = False  # a lone quotation mark, as in 5": lines are lines
+        last = self._row_ends(data)  # which may find that quotation marks mean nothing here
+        whole = int(last[-1]) + 1 if len(last) else 0
+        if len(data) - whole > _LONGEST_QUOTED:
+            self.quotes = False  # a quotation mark that nothing closes: lines are lines
             return cut
-        return int(last[-1]) + 1
+        return whole
 
     def _segment(self, text: bytes) -> Batch:
         if self.line < self.lead:
             text = self._without_lead(text)
         newlines = _newlines(text)
-        ends = _row_ends(text) if self.quotes and b'"' in text else newlines
+        ends = self._row_ends(text)
         lines, count = len(newlines), len(ends)
         first, self.line = self.line + 1, self.line + lines
         numbers: Array | range = range(first, first + lines) if count == lines else _first_lines(text, ends, first)
@@ -191,6 +202,23 @@ class Lines:
                 kept.append(line)
                 at.append(numbers[i])
         return Batch(b"".join(kept), len(kept), np.array(at, dtype=np.int64))
+
+    def _row_ends(self, text: bytes) -> Array:
+        """Where rows end: at line ends, but for those inside of quotation marks.
+
+        A quotation mark in the middle of a cell, as in 5", is nothing but itself; where there is one, no cell is taken to have line ends.
+        """
+        values = np.frombuffer(text, np.uint8)
+        ends = np.flatnonzero(values == 10)
+        if not self.quotes or b'"' not in text:
+            return np.asarray(ends)
+        quotes = np.flatnonzero(values == 34)
+        opening = quotes[::2]
+        before = values[opening[opening > 0] - 1]
+        if not np.isin(before, self.beside).all():
+            self.quotes = False
+            return np.asarray(ends)
+        return np.asarray(ends[np.searchsorted(quotes, ends) % 2 == 0])
 
     def _without_lead(self, text: bytes) -> bytes:
         ends = _newlines(text)
@@ -212,23 +240,10 @@ def _newlines(text: bytes) -> Array:
     return np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
 
 
-def _row_ends(text: bytes) -> Array:
-    """Where rows end, line ends inside of quotation marks not counted."""
-    values = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(values == 10)
-    quotes = np.flatnonzero(values == 34)
-    return np.asarray(ends[np.searchsorted(quotes, ends) % 2 == 0])
-
-
 def _first_lines(text: bytes, ends: Array, first: int) -> Array:
     """The line in which each row begins."""
     lines = _newlines(text)
     return first + np.concatenate([[0], np.searchsorted(lines, ends[:-1]) + 1])
-
-
-def _end_of(batch: Batch, rows: int, quotes: bool) -> int:
-    ends = _row_ends(batch.text) if quotes and b'"' in batch.text else _newlines(batch.text)
-    return int(ends[rows - 1]) + 1
 
 
 def _joined(parts: list[Array | range]) -> Array | range:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import mmap
-import os
 import shutil
 import struct
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,7 +65,7 @@ def _by_columns(path: Path, array: Any, options: Options) -> Reader:
     """
     total, features = array.shape
     kind, first = array.dtype, array.offset
-    file = path.open("rb")  # kept open: an unpacked file has no name any more
+    file = path.open("rb", buffering=0)  # kept open: an unpacked file has no name any more
     slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * kind.itemsize))
 
     def pieces(start: int) -> Iterator[Array]:
@@ -73,13 +73,14 @@ def _by_columns(path: Path, array: Any, options: Options) -> Reader:
             count = min(slab, total - at)
             columns = np.empty((features, count), kind)
             for column in range(features):
-                data = os.pread(file.fileno(), count * kind.itemsize, first + (column * total + at) * kind.itemsize)
-                columns[column] = np.frombuffer(data, kind)
+                file.seek(first + (column * total + at) * kind.itemsize)
+                columns[column] = np.frombuffer(file.read(count * kind.itemsize), kind)
             yield np.ascontiguousarray(columns.T)
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         return recut(pieces(start), size)
 
+    weakref.finalize(read, file.close)
     return read
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, choose, times_of, unique
-from online_psp.io.sources._lines import Lines, transcoded
+from online_psp.io.sources._lines import Cut, Lines, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import NA, is_number, number
@@ -68,7 +68,7 @@ def open_jsonl(feed: Feed, options: Options) -> Source:
     def records() -> Iterator[Record | None]:
         if not kept or feed.place is not None:
             text = transcoded(feed.clear(), options.text.encoding or "utf-8", feed.name)
-            kept[:] = [Lines(text, 0, None, longest_line(options), feed.name, lambda: options.final is not False)]
+            kept[:] = [Lines(text, Cut(longest_line(options)), feed.name, lambda: options.final is not False)]
             kept[0].quotes = False
         for batch in kept[0].batches(0, 256, lambda: True):
             if batch is None:

@@ -60,6 +60,10 @@ def _like(opener: Open, first: Source) -> Source:
     """The next file, with its columns in the order of the first."""
     found = opener(None)
     names, others = first.feature_names, found.feature_names
+    if names is None and others is not None:
+        raise SourceError(
+            f"{found.name} begins with names ({', '.join(others[:3])}, …), and {first.name} does not (--header, --no-header)."
+        )
     if names is not None and others is not None and names != others:
         missing = [name for name in names if name not in others]
         extra = [name for name in others if name not in names]

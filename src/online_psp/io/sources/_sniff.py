@@ -23,10 +23,12 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BO
          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+,\d+|,\d+|\d+,?)([eE][+-]?\d+)?", re.ASCII)
+_ONE_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _WORDS = {"true": "1", "false": "0"}
 _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
 MOST_LEAD = 50
+_SURE_ROWS = 20  # so many rows that none of them counts up is no accident
 _PREFIX, _CELLS = 20_000, 1000  # of a line, for finding out what its delimiter is
 
 
@@ -142,7 +144,7 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
         table, passed = _after_lead(table)
         if passed:
             notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--skip-rows)")
-    decimal = options.decimal or _decimal([cells for _, cells in table[1:] or table], delimiter)
+    decimal = options.decimal or _decimal([cells for _, cells in table])
     if decimal not in (".", ",") or decimal == delimiter == ",":
         if decimal not in (".", ","):
             raise UnknownSourceError(f"The decimal sign is . or ,; got {decimal!r}.")
@@ -161,21 +163,32 @@ def _comment(lines: Sequence[str], wanted: str | None) -> str | None:
 
 
 def _delimiter(lines: list[str], usual: str) -> str:
-    """The one that cuts most lines into equally many cells, most of them numbers."""
-    best, score = usual, (-1.0, 0.0, False)
+    """The one that cuts most lines into equally many cells, most of them numbers; where none cuts them, there is one column."""
+    best, score = "," if usual == WHITESPACE else usual, (-1.0, 0.0, False)
+    below = lines[1:100] or lines
+    if _is_decimal_column(lines):
+        return ";"
     for candidate in (",", ";", "\t", "|", WHITESPACE):
-        tables = [split(line[:_PREFIX], candidate) for line in lines[:100]]
-        counts = [len(table) if len(line) <= _PREFIX else line.count(candidate) + 1 for table, line in zip(tables, lines, strict=False)]
+        tables = [split(line[:_PREFIX], candidate) for line in below]
+        counts = [len(table) if len(line) <= _PREFIX else line.count(candidate) + 1 for table, line in zip(tables, below, strict=True)]
         count, times = Counter(counts).most_common(1)[0]
         if count < 2:
             continue
-        kept = [row for row, found in zip(tables, counts, strict=True) if found == count]
-        cells = [cell for row in kept[1:] or kept for cell in row[:_CELLS]]
+        cells = [cell for row, found in zip(tables, counts, strict=True) if found == count for cell in row[:_CELLS]]
         numbers = sum(is_number(cell) or (candidate != "," and is_number(cell, ",")) or cell in NA for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:
             best, score = candidate, found
     return best
+
+
+def _is_decimal_column(lines: list[str]) -> bool:
+    """Numbers such as 1,5 below one name, or among numbers without a comma: a column with decimal commas, and not two columns."""
+    bare = [line.strip() for line in lines]
+    named = not is_number(bare[0]) and not is_number(bare[0], ",") and "," not in bare[0]
+    rows = bare[1:] if named else bare
+    commas = sum("," in row for row in rows)
+    return 0 < commas and (named or commas < len(rows)) and all(is_number(row) or _ONE_COMMA.fullmatch(row) for row in rows)
 
 
 def _after_lead(table: list[tuple[int, list[str]]]) -> tuple[list[tuple[int, list[str]]], int]:
@@ -190,9 +203,9 @@ def _after_lead(table: list[tuple[int, list[str]]]) -> tuple[list[tuple[int, lis
     return table[first:], len(lead)
 
 
-def _decimal(rows: list[list[str]], delimiter: str) -> str:
+def _decimal(rows: list[list[str]]) -> str:
     cells = [cell for row in rows for cell in row]
-    commas = sum(bool(re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell)) for cell in cells)
+    commas = sum(bool(_ONE_COMMA.fullmatch(cell)) for cell in cells)
     points = sum("." in cell and is_number(cell) for cell in cells)
     return "," if commas > 0 and points == 0 else "."
 
@@ -228,6 +241,7 @@ def _described(table: list[tuple[int, list[str]]], options: TextOptions, known: 
         names = first[:-1]
     elif header and len(first) != width:
         width = len(first)  # the rows that do not fit it are bad rows
+        data = [row for row in rows if len(row) == width]
     if names is not None and data and width > 1:
         left_out = _row_numbers(names, data, known, options.keep_index, notes, warnings)
     if width > 1 and data and all(row[-1] == "" for row in data) and (names is None or names[-1] == ""):
@@ -270,7 +284,13 @@ def _counts_up(first: list[str], rows: list[list[str]], notes: list[str]) -> boo
     cells = first[1:] if unnamed else first
     if not rows or not _growing(cells) or (len(cells) < 3 and not unnamed):
         return False
-    if any(_growing(row[1:] if unnamed else row) for row in rows):
+    below = [row[1:] if unnamed else row for row in rows]
+    if any(_growing(row) for row in below) or cells[0].startswith("-"):
+        return False
+    steps = {int(two) - int(one) for one, two in itertools.pairwise(cells)}
+    fractions = any(not re.fullmatch(r"-?\d+", cell) for row in below for cell in row)
+    likely = unnamed or steps == {1} or (len(steps) == 1 and fractions)
+    if not likely and len(rows) < _SURE_ROWS:
         return False
     notes.append(f"the first line ({', '.join(cells[:3])}, …) counts up and was taken as names (--no-header to learn it)")
     return True

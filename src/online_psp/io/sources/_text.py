@@ -18,7 +18,7 @@ from online_psp.io.sources._cells import Table, parse
 from online_psp.io.sources._chunks import ENOUGH_FOR_THREADS
 from online_psp.io.sources._columns import Choice, choose, unique
 from online_psp.io.sources._identity import HeadPrint, Print
-from online_psp.io.sources._lines import Batch, Lines, too_long, transcoded
+from online_psp.io.sources._lines import Batch, Cut, Lines, too_long, transcoded
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import Dialect, encoding_of, sniff
@@ -267,11 +267,10 @@ class _Reader:
         if self.stream is not None:
             return self.stream
         feed, dialect = self.feed, self.table.dialect
-        limit = longest_line(self.options)
         self.stamp = _stamp(feed.place.path) if feed.place is not None and feed.place.path is not None else None
         text = transcoded(feed.clear(), dialect.encoding, feed.name)
-        comment = dialect.comment.encode() if dialect.comment else None
-        lines = Lines(text, dialect.lead, comment, limit, feed.name, self._last_line_counts)
+        cut = Cut(longest_line(self.options), dialect.lead, dialect.comment, dialect.delimiter)
+        lines = Lines(text, cut, feed.name, self._last_line_counts)
         if feed.place is None:
             self.stream = lines
         return lines

@@ -1,0 +1,218 @@
+"""Each algorithm in a process of its own: its memory is its own, and what kills it kills nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from online_psp.engine.types import Array
+from online_psp.experiments.measure import FILLED, Outcome, Workbench, failure, measurement
+from online_psp.experiments.records import Experiment
+from online_psp.experiments.rows import DONE, Row
+from online_psp.experiments.worker import MIB, Job, StoredRows, Task
+
+PEAK, GROWTH = "peak_mib", "growth_mib"
+"""The peak resident memory of an algorithm's process, and how much of it came after the first row."""
+
+_POLL_SECONDS = 0.05
+_START_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """How processes are run.
+
+    Attributes
+    ----------
+    folder : Path
+        Where rows, bases and events are kept on the way.
+    timeout : float or None
+        Seconds that a pass over the data may take; the process is ended after that.
+    jobs : int
+        Processes at once. With more than one, times disturb each other.
+    """
+
+    folder: Path
+    timeout: float | None = None
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"The timeout must be more than 0 seconds; got {self.timeout:g}.")
+
+
+def run_isolated(records: Sequence[Experiment], bench: Workbench, how: Isolation) -> Iterator[tuple[Experiment, Outcome]]:
+    """Run records, those of one curve in one process; what each gave, as the processes end."""
+    stored = {record.key: _store(record, bench, how.folder) for record in records}
+    by_curve: dict[Any, list[Experiment]] = {}
+    for record in records:
+        by_curve.setdefault(record.curve, []).append(record)
+    running: list[_Process] = []
+    with ThreadPoolExecutor(how.jobs) as pool:
+        try:
+            waiting = []
+            for number, group in enumerate(by_curve.values()):
+                process = _Process(group, stored, how, how.folder / f"curve{number}")
+                running.append(process)
+                waiting.append((group, pool.submit(process.run)))
+            for group, done in waiting:
+                told = done.result()
+                yield from ((record, _outcome(record, told, bench)) for record in group if record.key in told.reached)
+        finally:
+            for process in running:
+                process.end()
+
+
+def _store(record: Experiment, bench: Workbench, folder: Path) -> StoredRows:
+    """Write the rows of a record to a file, once for all records that share them."""
+    data, stream = bench.prepare(record.data, record.K, record.seed), bench.stream(record)
+    seed = "" if stream is None and data.truth is None else f"_{record.seed}"
+    track = "" if record.track is None else f"_{record.track.kind}_{record.track.amount:g}"
+    path = folder / f"rows{seed}{track}.f64"
+    X, order = (data.X, data.order) if stream is None else (stream.X, np.arange(len(stream.X)))
+    if not path.exists():
+        np.ascontiguousarray(X, dtype=np.float64).tofile(path)
+    holes = stream is not None and bool(np.isnan(stream.X).any())
+    return StoredRows(str(path), X.shape[1], order, holes)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a process told before it ended.
+
+    Attributes
+    ----------
+    events : list of dict
+    folder : Path
+        Where its bases are.
+    failed : dict
+        From the key of a record to why it has none.
+    reached : set of str
+        Records with something to tell; those after the one that killed the process are not among them.
+    """
+
+    events: list[dict[str, Any]]
+    folder: Path
+    failed: dict[str, str]
+    reached: set[str]
+
+
+class _Process:
+    """The trials of one curve."""
+
+    def __init__(self, records: Sequence[Experiment], stored: dict[str, StoredRows], how: Isolation, folder: Path) -> None:
+        self._records, self._how, self._folder = records, how, folder
+        tasks = tuple(Task(record.key, stored[record.key], record.K, record.checkpoints) for record in records)
+        self._job = Job(records[0].curve, tasks, str(folder), tuple(sys.path))
+        self._child: subprocess.Popen[bytes] | None = None
+        self._ended = False
+
+    def run(self) -> _Told:
+        """Start, wait and read what was told."""
+        self._folder.mkdir(parents=True)
+        job = self._folder / "job.pickle"
+        with job.open("wb") as stream:
+            pickle.dump(self._job.path, stream)
+            pickle.dump(self._job, stream)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+        if self._ended:
+            return _Told([], self._folder, {}, set())
+        with (self._folder / "log.txt").open("wb") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "online_psp.experiments.worker", str(job)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+            stopped = self._wait(self._child)
+        return self._read(self._child.returncode, stopped)
+
+    def end(self) -> None:
+        """End the process, and whatever it has started, if it still runs."""
+        self._ended = True
+        child = self._child
+        if child is None or child.poll() is not None:
+            return
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+        child.wait()
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> bool:
+        """Wait for the end; True where the time ran out. Passes are counted by what the process tells, and each has the whole time."""
+        events, heard, since = self._folder / "events.jsonl", -1, time.monotonic()
+        while child.poll() is None:
+            time.sleep(_POLL_SECONDS)
+            told = self._passes(events)
+            if told != heard:
+                heard, since = told, time.monotonic()
+            allowed = _START_SECONDS if heard == 0 else self._how.timeout
+            if allowed is not None and time.monotonic() - since > allowed:
+                self.end()
+                return True
+        return False
+
+    @staticmethod
+    def _passes(events: Path) -> int:
+        """How many warm-ups and passes have been begun or ended so far; 0 before the process is ready."""
+        if not events.exists():
+            return 0
+        return sum('"basis"' not in line for line in events.read_text(encoding="utf-8").splitlines())
+
+    def _read(self, code: int, stopped: bool) -> _Told:
+        path = self._folder / "events.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        events = [json.loads(line) for line in lines if line.endswith("}")]
+        done = {event["key"] for event in events if event["event"] == "done"}
+        failed = {event["key"]: str(event["reason"]) for event in events if event["event"] == "failed"}
+        left = [record for record in self._records if record.key not in done and record.key not in failed]
+        if left:
+            further = f"; {len(left) - 1} further runs of it were left out" if len(left) > 1 else ""
+            failed[left[0].key] = self._why(code, stopped) + further
+        return _Told(events, self._folder, failed, done | set(failed))
+
+    def _why(self, code: int, stopped: bool) -> str:
+        if stopped:
+            return f"stopped: a pass took more than {self._how.timeout or _START_SECONDS:g} s"
+        name = signal.Signals(-code).name if code < 0 and -code in {s.value for s in signal.Signals} else f"exit code {code}"
+        log = (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = f": {log[-1][:200]}" if log else ""
+        return f"its process ended with {name}{last}"
+
+
+def _outcome(record: Experiment, told: _Told, bench: Workbench) -> Outcome:
+    """What the bases of a record are worth; the process that made them has no part in it."""
+    if record.key in told.failed:
+        return failure(record, told.failed[record.key])
+    timed = next(event for event in told.events if event["event"] == "timed" and event["key"] == record.key)
+    note = FILLED if timed["filled"] else ""
+
+    def bases() -> Iterator[tuple[int, Array]]:
+        for t in record.checkpoints:
+            file = told.folder / f"{record.key}_{t}.npy"
+            yield t, np.load(file)
+            file.unlink()
+
+    try:
+        rows: list[Row] = list(bench.score(record, bases(), note))
+    except ValueError as error:
+        return failure(record, f"ValueError: {error}")
+    end = record.checkpoints[-1]
+    if timed["peak"]:
+        rows += [measurement(record, end, PEAK, timed["peak"] / MIB, note), measurement(record, end, GROWTH, timed["growth"] / MIB, note)]
+    return Outcome([*rows, measurement(record, end, DONE, float(timed["seconds"]), note)], {})

@@ -1,0 +1,92 @@
+"""One pass of an algorithm over a stream: timed without being looked at, or looked at without being timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_psp.engine.types import Array, Floats
+from online_psp.experiments.learners import Learner
+
+Rows = Callable[[int, int], Iterator[Array]]
+"""The rows of samples `start` … `stop`−1, some at a time."""
+
+_WARM_UP_ROWS = 64
+
+
+class Stopwatch:
+    """Adds up the time that is spent inside of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
+def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> float:
+    """Feed everything and ask for the basis once, at the end: work that an algorithm puts off is counted, and being watched is not."""
+    watch, learner = Stopwatch(), make()
+    for chunk in rows(0, total):
+        with watch:
+            learner.feed(chunk)
+    with watch:
+        learner.finish()
+        learner.basis()
+    return watch.seconds
+
+
+def watched_pass(
+    make: Callable[[], Learner], rows: Rows, checkpoints: Sequence[int], watch: Stopwatch | None = None
+) -> Iterator[tuple[int, Array]]:
+    """The basis after every checkpoint; a watch that is given adds up the feeding, and the last basis."""
+    learner, seen, watch = make(), 0, watch or Stopwatch()
+    for t in checkpoints:
+        for chunk in rows(seen, t):
+            with watch:
+                learner.feed(chunk)
+        seen = t
+        if t < checkpoints[-1]:
+            yield t, learner.basis()
+    with watch:
+        learner.finish()
+        basis = learner.basis()
+    yield seen, basis
+
+
+def warmed(make: Callable[[], Learner], rows: Rows, total: int, K: int) -> None:
+    """A short fit that counts for nothing, so that compiling and importing on first use are not timed."""
+    learner = make()
+    for chunk in rows(0, min(total, max(4 * K, _WARM_UP_ROWS))):
+        learner.feed(chunk)
+    learner.finish()
+    learner.basis()
+
+
+def perturbed(rows: Rows, seed: int) -> Rows:
+    """The same rows with every number off by about 1e-15 of itself."""
+    rng = np.random.default_rng(seed)
+
+    def some(start: int, stop: int) -> Iterator[Array]:
+        for chunk in rows(start, stop):
+            noisy: Any = chunk * (1.0 + 1e-15 * rng.standard_normal(chunk.shape))
+            yield noisy
+
+    return some
+
+
+def filled(rows: Rows) -> Rows:
+    """The same rows with zero, the mean, for what is missing."""
+
+    def some(start: int, stop: int) -> Iterator[Array]:
+        for chunk in rows(start, stop):
+            whole: Floats = np.nan_to_num(chunk, nan=0.0)
+            yield whole
+
+    return some

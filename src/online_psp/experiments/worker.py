@@ -1,0 +1,170 @@
+"""A process for one algorithm: it reads rows from a file, learns, and writes down what it found. Nothing else lives here.
+
+Started by `online_psp.experiments.isolation` as ``python -m online_psp.experiments.worker JOB``. What happens is told in a file of events,
+a line each, so that a process that dies leaves behind how far it got. Rows are read a chunk at a time and never mapped: what this
+process holds is what the algorithm holds.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.engine.types import Array
+from online_psp.experiments.records import Curve
+
+_CHUNK_BYTES = 4_000_000
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows in a file of float64, and the order of one pass over them.
+
+    Attributes
+    ----------
+    path : str
+    D : int
+    order : (n,)
+    holes : bool
+        Whether values are missing.
+    """
+
+    path: str
+    D: int
+    order: NDArray[np.intp]
+    holes: bool
+
+    def rows(self, start: int, stop: int) -> Iterator[Array]:
+        """The rows of samples `start` … `stop`−1, pass after pass, a few megabytes at a time."""
+        n, most = len(self.order), max(1, _CHUNK_BYTES // (8 * self.D))
+        with open(self.path, "rb", buffering=0) as stream:
+            while start < stop:
+                within = start % n
+                size = min(stop - start, n - within, most)
+                chunk = np.empty((size, self.D))
+                for row, place in zip(chunk, self.order[within : within + size], strict=True):
+                    stream.seek(8 * self.D * int(place))
+                    stream.readinto(row.view(np.uint8).data)
+                yield chunk
+                start += size
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trial of an algorithm."""
+
+    key: str
+    rows: StoredRows
+    K: int
+    checkpoints: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process has to do: the trials of one algorithm, and where to write."""
+
+    curve: Curve
+    tasks: tuple[Task, ...]
+    folder: str
+    path: tuple[str, ...]
+    """The module search path of the process that asks."""
+
+
+class Events:
+    """A file with a line for everything that happens."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "events.jsonl"
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Write a line, at once."""
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"event": event, **facts}) + "\n")
+
+
+def resident_bytes() -> tuple[int, int]:
+    """What this process holds in memory now, and what it has held at most since `forget_peak`; (0, 0) where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+        return sizes["VmRSS"], sizes["VmHWM"]
+    except (OSError, KeyError, ValueError):
+        return _resident_elsewhere()
+
+
+def _resident_elsewhere() -> tuple[int, int]:
+    try:
+        import resource
+    except ImportError:
+        return 0, 0
+    peak = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+    return peak, peak
+
+
+def forget_peak() -> None:
+    """Begin to watch the peak anew, where the system can."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+def work(job: Job) -> None:
+    """All trials of a job: each timed in a pass of its own, then watched in another."""
+    from threadpoolctl import threadpool_limits
+
+    from online_psp.experiments.learners import build, resolve, takes_missing
+    from online_psp.experiments.passes import Rows, filled, timed_pass, warmed, watched_pass
+
+    folder, events = Path(job.folder), Events(Path(job.folder))
+    resolve(job.curve.algorithm)  # importing is no part of a pass
+    (folder / "pid").write_text(str(os.getpid()), encoding="ascii")
+    events.tell("ready")
+    before: int | None = None
+    with threadpool_limits(1):
+        for task in job.tasks:
+            events.tell("begun", key=task.key)
+            total, make = task.checkpoints[-1], partial(build, job.curve, task.K, task.rows.D)
+            try:
+                fill = task.rows.holes and not takes_missing(job.curve, task.K, task.rows.D)
+                rows: Rows = filled(task.rows.rows) if fill else task.rows.rows
+                warmed(make, rows, total, task.K)
+                events.tell("warm", key=task.key)
+                gc.collect()
+                forget_peak()
+                before = resident_bytes()[0] if before is None else before  # later on, freed memory may not have been given back
+                seconds = timed_pass(make, rows, total)
+                peak = resident_bytes()[1]
+                events.tell("timed", key=task.key, seconds=seconds, peak=peak, growth=max(0, peak - before), filled=fill)
+                for t, basis in watched_pass(make, rows, task.checkpoints):
+                    np.save(folder / f"{task.key}_{t}.npy", np.asarray(basis, dtype=np.float64))
+                    events.tell("basis", key=task.key, t=t)
+            except Exception as error:
+                events.tell("failed", key=task.key, reason=f"{type(error).__name__}: {error}")
+            else:
+                events.tell("done", key=task.key)
+
+
+def main() -> None:
+    """Read the job and do it."""
+    with open(sys.argv[1], "rb") as stream:
+        path = pickle.load(stream)
+        sys.path.extend(place for place in path if place not in sys.path)
+        job = pickle.load(stream)
+    work(job)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Algorithms of somebody else's, good and bad, light to import: `psp evaluate` runs them in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp import FSM
+
+Floats = NDArray[np.float64]
+
+
+class Mine:
+    """A good one."""
+
+    def __init__(self, K: int, D: int, gamma: float = 2.0) -> None:
+        self.inner = FSM(K, D, gamma=gamma)
+
+    def fit_next(self, x: Floats) -> None:
+        self.inner.fit_next(x)
+
+    def get_components(self) -> Floats:
+        return np.asarray(self.inner.get_components())
+
+
+class KeepsAll:
+    """Batch PCA in disguise: exact, and as large as the data."""
+
+    def __init__(self, K: int, D: int) -> None:
+        self.K, self.rows = K, list[Floats]()
+
+    def fit_next(self, x: Floats) -> None:
+        self.rows.append(np.array(x))
+
+    def get_components(self) -> Floats:
+        X = np.array(self.rows)
+        return np.asarray(np.linalg.eigh(X.T @ X)[1][:, -self.K :])
+
+
+class Dies(KeepsAll):
+    """Takes its process down."""
+
+    def fit_next(self, x: Floats) -> None:
+        if len(self.rows) == 150:
+            os.abort()
+        super().fit_next(x)
+
+
+class DiesAtOnce(KeepsAll):
+    """Before it has seen anything."""
+
+    def __init__(self, K: int, D: int) -> None:
+        os._exit(3)
+
+
+class Sleeps(KeepsAll):
+    """Puts its work off until somebody asks."""
+
+    def get_components(self) -> Floats:
+        time.sleep(0.02)
+        return super().get_components()
+
+
+class Hangs(KeepsAll):
+    """Never comes back."""
+
+    def fit_next(self, x: Floats) -> None:
+        time.sleep(3600)
+
+
+class Prints(Mine):
+    """Says a lot."""
+
+    def fit_next(self, x: Floats) -> None:
+        print("{" * 100, "event", flush=True)
+        super().fit_next(x)
+
+
+class RiverStyle:
+    """Dictionaries in, dictionaries out; its transform is centred, as river's may be."""
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components, self.mean, self.scatter, self.n = n_components, np.zeros(0), np.zeros((0, 0)), 0
+
+    def learn_one(self, x: dict[int, float]) -> None:
+        row = np.array(list(x.values()))
+        if not self.n:
+            self.mean, self.scatter = np.zeros(len(row)), np.zeros((len(row), len(row)))
+        self.n += 1
+        gap = row - self.mean
+        self.mean = self.mean + gap / self.n
+        self.scatter += np.outer(gap, row - self.mean)
+
+    def transform_one(self, x: dict[int, float]) -> dict[str, float]:
+        top = np.linalg.eigh(self.scatter)[1][:, ::-1][:, : self.n_components]
+        return {f"pc{k}": value for k, value in enumerate(top.T @ (np.array(list(x.values())) - self.mean))}
+
+
+class TakesHoles(Mine):
+    """Learns from whole rows only, and needs nobody to fill the others."""
+
+    handles_missing = True
+
+    def fit_next(self, x: Floats) -> None:
+        if np.isfinite(x).all():
+            super().fit_next(x)

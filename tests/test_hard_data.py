@@ -1,0 +1,166 @@
+"""The default of OnlinePCA on data that is hard for streaming algorithms, beside IncrementalPCA with as many directions."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA, IncrementalPCA
+
+from online_psp import ALGORITHMS, OnlinePCA
+from online_psp.engine.types import Array, Floats
+from online_psp.metrics import subspace_error
+from tests.hard_data import CASES, Case, harmonic
+
+
+def batch(case: Case) -> tuple[Floats, Floats]:
+    """The top components, (K, D), and their variances, from all rows at once."""
+    X = case.X.astype(np.float64)
+    w = np.ones(len(X)) if case.weights is None else case.weights
+    if case.center:
+        X = X - X[0]
+        X = X - (w @ X) / w.sum()
+    _, values, directions = np.linalg.svd(np.sqrt(w)[:, np.newaxis] * X, full_matrices=False)
+    return directions[: case.K], values[: case.K] ** 2 / (w.sum() - (1.0 if case.center else 0.0))
+
+
+def incremental(case: Case, kept: int) -> tuple[Floats, Floats]:
+    """IncrementalPCA of `kept` directions in batches of five times that; by hand where it takes no weights, or centres."""
+    X, step = case.X.astype(np.float64), 5 * kept
+    if case.weights is None and case.center:
+        model = IncrementalPCA(kept, batch_size=step).fit(X)
+        return model.components_[: case.K], model.explained_variance_[: case.K]
+    weights = np.ones(len(X)) if case.weights is None else case.weights
+    S, total, mean = np.zeros((0, X.shape[1])), 0.0, np.zeros(X.shape[1])
+    for start in range(0, len(X), step):
+        rows, w = X[start : start + step], weights[start : start + step]
+        stacked: list[Any] = [S, np.sqrt(w)[:, np.newaxis] * rows]
+        if case.center:
+            own = w @ rows / w.sum()
+            stacked = [S, np.sqrt(w)[:, np.newaxis] * (rows - own), [np.sqrt(total * w.sum() / (total + w.sum())) * (own - mean)]]
+            mean = mean + (own - mean) * w.sum() / (total + w.sum())
+        total += w.sum()
+        _, values, directions = np.linalg.svd(np.concatenate(stacked), full_matrices=False)
+        S = values[:kept, np.newaxis] * directions[:kept]
+    lengths = np.linalg.norm(S, axis=1)[: case.K]
+    return S[: case.K] / lengths[:, np.newaxis], lengths**2 / (total - (1.0 if case.center else 0.0))
+
+
+def check(name: str, case: Case, model: OnlinePCA, peer: tuple[Floats, Floats] | None = None) -> None:
+    """What must be true of a model, with a message that gives both errors."""
+    truth, variances = batch(case)
+    kept = min(2 * case.K + 32, case.X.shape[1])
+    found, found_variances = peer or incremental(case, kept)
+    known = int((variances > 1e-26 * variances[0]).sum())
+    ours, theirs = (subspace_error(np.asarray(each[:known], np.float64).T, truth[:known].T) for each in (model.components_, found))
+    assert ours <= 1.3 * theirs + 0.003, f"{name}: error {ours:.5f}, IncrementalPCA with {kept} directions {theirs:.5f}"
+    off, peer_off = (np.abs(each[:known] / variances[:known] - 1).max() for each in (model.explained_variance_, found_variances))
+    assert off < 0.03 or peer_off > 0.03, f"{name}: variances {100 * off:.2f} % off, IncrementalPCA's {100 * peer_off:.2f} %"
+    C = model.components_.astype(np.float64)
+    skew = np.abs(C @ C.T - np.eye(len(C))).max()
+    assert skew < (1e-5 if case.X.dtype == np.float32 else 1e-10), f"{name}: components are off orthonormal by {skew:.1e}"
+    assert model.explained_variance_ratio_.sum() <= 1 + 1e-12, f"{name}: more explained than there is"
+    assert np.isfinite(model.score(case.X)), f"{name}: the score is not finite"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_accurate_as_incremental_pca(name: str) -> None:
+    case = CASES[name](np.random.default_rng([2026, list(CASES).index(name)]))
+    model = OnlinePCA(case.K, center=case.center).fit(case.X, sample_weight=case.weights)
+    assert not model.exact_
+    check(name, case, model)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_no_cliff_where_the_exact_phase_ends(power: float) -> None:
+    """Every N from 1 to ten times the directions kept: the error rises smoothly from zero."""
+    K, D, kept = 2, 400, 36
+    X = np.random.default_rng(77).standard_normal((10 * kept, D)) / np.arange(1, D + 1) ** power
+    model = OnlinePCA(K)
+    for n in range(1, len(X) + 1):
+        model.fit_next(X[n - 1])
+        if n < 3:
+            continue
+        truth = np.linalg.svd(X[:n] - X[:n].mean(axis=0), full_matrices=False)[2][:K]
+        error = subspace_error(model.components_.T, truth.T)
+        if n <= 6 * kept:
+            assert error < 1e-9, f"N={n}: {error:.1e} where the model is exact"
+        elif n % 12 == 0 or n < 6 * kept + 6:
+            peer = IncrementalPCA(kept, batch_size=5 * kept).fit(X[:n]).components_[:K]
+            theirs = subspace_error(peer.T, truth.T)
+            assert error <= 1.3 * theirs + 0.003, f"N={n}: error {error:.5f}, IncrementalPCA {theirs:.5f}"
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize(("unit", "dtype"), [(1e-100, np.float64), (1e100, np.float64), (1e-15, np.float32), (1e15, np.float32)])
+@pytest.mark.parametrize("D", [40, 300])
+def test_units_do_not_matter_for_any_algorithm_in_any_phase(name: str, unit: float, dtype: Any, D: int) -> None:
+    X = (np.random.default_rng(5).standard_normal((700, D)) * np.r_[5.0, 4.0, 3.0, np.full(D - 3, 0.1)] + 1.0).astype(dtype)
+    one, other = OnlinePCA(3, algorithm=name), OnlinePCA(3, algorithm=name)
+    for stop in (2, 150, 700):
+        start = one.n_samples_seen_ if stop > 2 else 0
+        one.partial_fit(X[start:stop])
+        other.partial_fit((X[start:stop].astype(np.float64) * unit).astype(dtype))
+        known = slice(0, min(stop - 1, 3))  # two rows have one direction
+        difference = np.abs(one.components_[known] - other.components_[known]).max()
+        assert difference < (1e-6 if dtype is np.float64 else 1e-3), f"components differ by {difference:.1e} after {stop} rows"
+    assert np.allclose(other.explained_variance_ / unit / unit, one.explained_variance_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("D", [300, 6000])
+def test_rows_that_overflow_are_named(D: int) -> None:
+    X = np.random.default_rng(0).standard_normal((300, D))
+    for unit in (1e160, 1e-160):
+        with pytest.raises(ValueError, match=r"squares and variances would (over|under)flow"):
+            OnlinePCA(2).fit(X * unit)
+    X[200] *= 1e145
+    model = OnlinePCA(2).fit(X[:100])
+    before = model.components_
+    with pytest.raises(ValueError, match="in row 100, too large beside the first rows for float64"):
+        model.partial_fit(X[100:])
+    assert np.array_equal(model.components_, before)
+
+
+def mnist(home: Path) -> Array:
+    with gzip.open(home / "train-images-idx3-ubyte.gz") as file:
+        X: Any = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784)
+    return np.asarray(X[np.random.default_rng(9).permutation(len(X))][:20_000] / 255.0)
+
+
+@pytest.mark.parametrize("order", ["cluster", "first component", "norm"])
+def test_sorted_pictures(order: str, data_home: Path) -> None:
+    X = mnist(data_home)
+    truth = PCA(16, svd_solver="covariance_eigh").fit(X)
+    keys = {
+        "cluster": lambda: np.argmin(((X[:, np.newaxis, ::8] - X[np.newaxis, :10, ::8]) ** 2).sum(axis=2), axis=1),
+        "first component": lambda: truth.transform(X)[:, 0],
+        "norm": lambda: np.linalg.norm(X, axis=1),
+    }
+    error = subspace_error(OnlinePCA(16).fit(X[np.argsort(keys[order](), kind="stable")]).components_.T, truth.components_.T)
+    assert error <= 0.035, f"sorted by {order}: error {error:.4f}"
+
+
+def test_a_tree_of_merged_models(data_home: Path) -> None:
+    X = mnist(data_home)
+    truth = PCA(16, svd_solver="covariance_eigh").fit(X)
+    models = [OnlinePCA(16).fit(part) for part in np.array_split(X, 128)]
+    while len(models) > 1:
+        models = [one.merge(two) for one, two in zip(models[::2], models[1::2], strict=True)]
+    error = subspace_error(models[0].components_.T, truth.components_.T)
+    assert error <= 0.008, f"128 models merged: error {error:.4f}"
+    assert np.allclose(models[0].explained_variance_, truth.explained_variance_, rtol=0.02)
+
+
+@pytest.mark.parametrize("D", [20, 300])
+def test_exact_models_merge_exactly(D: int) -> None:
+    X = harmonic(np.random.default_rng(3), 120, D) + 2.0
+    one, two = OnlinePCA(4).fit(X[:50]), OnlinePCA(4).fit(X[50:])
+    merged = one.merge(two)
+    truth = PCA(4, svd_solver="full").fit(X)
+    assert merged.exact_
+    assert subspace_error(merged.components_.T, truth.components_.T) < 1e-10
+    assert np.allclose(merged.explained_variance_, truth.explained_variance_, rtol=1e-10)
+    assert np.allclose(merged.var_, X.var(axis=0, ddof=1), rtol=1e-10)

@@ -1,0 +1,295 @@
+"""Every verdict can fail: for each there is a corruption of the rows, as a broken algorithm would make it, that turns it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from online_psp.experiments import figures, growth, verdicts
+from online_psp.experiments.rows import Row, select
+from online_psp.experiments.statistics import bootstrap, sign_test
+
+FIVE = [curve.label for curve in figures.FIVE]
+TRIALS = range(10)
+Rows = Sequence[Row]
+
+
+def row(**columns: Any) -> Row:
+    base = Row("key", "fig", "data", 100, 10, 0.0, "label", "algorithm", 4, 0, 100, "err_batch", 1.0)
+    return replace(base, **columns)
+
+
+def noise_rows(errors: dict[str, float], population: dict[str, float], noise: Sequence[float] = (1e-4, 1e-2)) -> list[Row]:
+    return [
+        row(figure="fig2", data="spiked", rho=rho, label=label, value=value * (1 + 0.01 * seed), seed=seed, metric=metric)
+        for metric, found in (("err_batch", errors), ("err_pop", population))
+        for (label, value), rho, seed in product(found.items(), noise, TRIALS)
+    ]
+
+
+def learning_rows(early: dict[str, float], late: dict[str, float], trials: Sequence[int] = TRIALS) -> list[Row]:
+    return [
+        row(figure="fig3", data=name, K=4, label=label, value=value * (1 + 0.01 * seed), t=t, seed=seed)
+        for name, (t, errors), seed in product(("one", "two"), ((16, early), (1000, late)), trials)
+        for label, value in errors.items()
+    ]
+
+
+def timing_rows(exponents: dict[str, float], scale: dict[str, float]) -> list[Row]:
+    return [
+        row(
+            figure="fig1",
+            label=f"{name.upper()}, {way}",
+            algorithm=name,
+            K=K,
+            D=D,
+            t=run,
+            metric="seconds_per_sample",
+            value=1e-6 * scale[name] * K**power,
+        )
+        for (name, power), way, K, D, run in product(
+            exponents.items(), ("published", "fit_next", "fit_block"), (64, 128, 256), (8192, 32768), (1, 2)
+        )
+    ]
+
+
+def picture_rows(name: str, errors: Sequence[float], psnr: Sequence[float]) -> list[Row]:
+    values = {"err_batch": errors, "psnr": psnr, "explained": [0.9] * len(errors)}
+    return [
+        row(figure="fig4", data=name, metric=metric, t=50 * (i + 1), value=value)
+        for metric, series in values.items()
+        for i, value in enumerate(series)
+    ]
+
+
+BATCH = {"IPCA": 0.01, "FSM γ=2.0": 0.012, "CCIPCA": 0.1, "FSM γ=0.6": 0.12, "FSM γ=1.5": 0.02}
+POPULATION = {"IPCA": 0.01, "FSM γ=2.0": 0.0101, "CCIPCA": 0.0102, "FSM γ=0.6": 0.0103, "FSM γ=1.5": 0.0101}
+FAR_POPULATION = {**BATCH}
+EARLY = {"IPCA": 0.7, "FSM γ=2.0": 0.71, "FSM γ=1.5": 0.75, "CCIPCA": 0.9, "FSM γ=0.6": 0.95, "OnlinePCA": 0.3}
+LATE = {"FSM γ=0.6": 0.1, "CCIPCA": 0.11, "FSM γ=1.5": 0.2, "IPCA": 0.3, "FSM γ=2.0": 0.31, "OnlinePCA": 0.01}
+EXPONENTS = {"sm": 1.9, "fsm": 1.0, "ipca": 2.2, "ccipca": 1.0}
+SCALE = {"sm": 2.0, "fsm": 1.0, "ipca": 0.1, "ccipca": 1.5}
+
+
+def paper(population: dict[str, float] = POPULATION) -> list[Row]:
+    """Rows that say what the paper says."""
+    checks = [row(label=f"{name} γ=2.0", value=0.5, seed=seed, t=t) for name in ("SM", "FSM") for seed in TRIALS for t in (50, 100)]
+    return [
+        *checks,
+        *noise_rows(BATCH, population),
+        *learning_rows(EARLY, LATE),
+        *timing_rows(EXPONENTS, SCALE),
+        *picture_rows("yale", (0.9, 0.5, 0.19), (15.0, 25.0, 35.0)),
+        *picture_rows("orl", (0.8, 0.3, 0.18), (20.0, 28.0, 33.0)),
+    ]
+
+
+# Ways in which an algorithm, or a table of rows, can be broken
+
+
+def relabelled(source: str, target: str, **where: Any) -> Callable[[Rows], list[Row]]:
+    """The rows of one curve in the place of another's."""
+
+    def corrupt(rows: Rows) -> list[Row]:
+        mine = {id(found) for found in select(rows, **where)}
+        kept = [found for found in rows if not (id(found) in mine and found.label == target)]
+        return kept + [replace(found, label=target) for found in rows if id(found) in mine and found.label == source]
+
+    return corrupt
+
+
+def gamma_ignored(rows: Rows) -> list[Row]:
+    """Every FSM runs with γ = 2."""
+    return relabelled("FSM γ=2.0", "FSM γ=0.6")(relabelled("FSM γ=2.0", "FSM γ=1.5")(rows))
+
+
+def scaled(factor: float, **where: Any) -> Callable[[Rows], list[Row]]:
+    def corrupt(rows: Rows) -> list[Row]:
+        mine = {id(found) for found in select(rows, **where)}
+        return [replace(found, value=found.value * factor) if id(found) in mine else found for found in rows]
+
+    return corrupt
+
+
+def stuck(value: float, **where: Any) -> Callable[[Rows], list[Row]]:
+    """An error that does not move."""
+
+    def corrupt(rows: Rows) -> list[Row]:
+        mine = {id(found) for found in select(rows, **where)}
+        return [replace(found, value=value) if id(found) in mine else found for found in rows]
+
+    return corrupt
+
+
+def slope(algorithm: str, power: float) -> Callable[[Rows], list[Row]]:
+    """Times that grow otherwise with K."""
+    return lambda rows: [
+        replace(found, value=found.value * found.K**power) if found.figure == "fig1" and found.algorithm == algorithm else found
+        for found in rows
+    ]
+
+
+CORRUPTIONS: dict[str, list[Callable[[Rows], list[Row]]]] = {
+    "same iterates": [scaled(1 + 1e-5, label="FSM γ=2.0", figure="fig")],
+    "gamma 2 near IPCA, Err_batch": [relabelled("CCIPCA", "IPCA"), relabelled("FSM γ=0.6", "FSM γ=2.0"), stuck(0.5, label="FSM γ=2.0")],
+    "gamma 2 near IPCA, Err_pop": [stuck(0.5, label="FSM γ=2.0"), scaled(3.0, label="IPCA", metric="err_pop")],
+    "gamma 0.6 near CCIPCA, Err_batch": [gamma_ignored, relabelled("IPCA", "CCIPCA"), stuck(0.5, label="CCIPCA")],
+    "gamma 0.6 near CCIPCA, Err_pop": [stuck(0.5, label="CCIPCA"), scaled(3.0, label="FSM γ=0.6", metric="err_pop")],
+    "order of magnitude, Err_batch": [gamma_ignored, relabelled("IPCA", "CCIPCA"), scaled(30.0, label="CCIPCA"), stuck(0.5)],
+    "order of magnitude, Err_pop": [gamma_ignored, relabelled("IPCA", "CCIPCA"), scaled(30.0, label="CCIPCA"), stuck(0.5)],
+    "Err_pop nearly equal": [stuck(0.5, label="CCIPCA"), scaled(2.0, label="FSM γ=1.5", metric="err_pop")],
+    "FSM ends best": [gamma_ignored, stuck(0.5, label="FSM γ=0.6"), relabelled("OnlinePCA", "CCIPCA")],
+    "CCIPCA close behind": [relabelled("IPCA", "CCIPCA"), relabelled("OnlinePCA", "CCIPCA"), stuck(0.5, label="CCIPCA")],
+    "IPCA and gamma 2 worst": [relabelled("FSM γ=0.6", "FSM γ=2.0"), stuck(0.5, label="CCIPCA"), scaled(2.0, label="FSM γ=1.5")],
+    "forgetters lag early": [gamma_ignored, relabelled("OnlinePCA", "CCIPCA"), stuck(0.5)],
+    "forgetters win late": [
+        lambda rows: gamma_ignored(relabelled("IPCA", "CCIPCA")(rows)),
+        lambda rows: stuck(0.5, label="CCIPCA")(stuck(0.5, label="FSM γ=0.6")(rows)),
+    ],
+    "FSM best time": [scaled(100.0, algorithm="fsm"), scaled(0.1, algorithm="ccipca")],
+    "FSM much faster than IPCA": [scaled(100.0, algorithm="fsm"), slope("ipca", -1.0)],
+    "FSM linear": [slope("fsm", 0.8), slope("fsm", -0.5)],
+    "CCIPCA linear": [slope("ccipca", 0.8), slope("ccipca", -0.5)],
+    "SM and IPCA quadratic": [slope("sm", -0.9), slope("ipca", -1.2)],
+    "0.2 looks like batch": [stuck(0.5, metric="err_batch"), stuck(20.0, metric="psnr"), stuck(0.5, metric="err_batch", data="orl")],
+    "0.75 looks poor": [stuck(40.0, metric="psnr"), stuck(40.0, metric="psnr", data="orl")],
+}
+FAR = ["order of magnitude, Err_pop"]
+"""Err_pop cannot both be nearly equal and differ by an order of magnitude: this claim is held against rows of its own."""
+
+
+def rows_for(name: str) -> list[Row]:
+    return paper(FAR_POPULATION if name in FAR else POPULATION)
+
+
+def test_every_claim_has_a_corruption() -> None:
+    assert set(CORRUPTIONS) == set(verdicts.CLAIMS), "a verdict that no corruption turns is none"
+
+
+@pytest.mark.parametrize("name", list(verdicts.CLAIMS))
+def test_a_claim_holds_on_rows_that_say_so(name: str) -> None:
+    found = verdicts.CLAIMS[name](rows_for(name))
+    assert found.outcome == verdicts.HOLDS, found.evidence
+
+
+@pytest.mark.parametrize(("name", "number"), [(name, i) for name, several in CORRUPTIONS.items() for i in range(len(several))])
+def test_a_corruption_turns_it(name: str, number: int) -> None:
+    found = verdicts.CLAIMS[name](CORRUPTIONS[name][number](rows_for(name)))
+    assert found.outcome not in (verdicts.HOLDS, verdicts.OPEN), f"still {found.outcome}: {found.evidence}"
+
+
+@pytest.mark.parametrize("name", list(verdicts.CLAIMS))
+def test_nothing_run_nothing_claimed(name: str) -> None:
+    assert verdicts.CLAIMS[name]([]).outcome == verdicts.OPEN
+
+
+def test_order_of_magnitude_says_by_more_and_by_less() -> None:
+    claim = verdicts.CLAIMS["order of magnitude, Err_batch"]
+    outcomes = {
+        factor: claim(noise_rows({**BATCH, "CCIPCA": 0.01 * factor, "FSM γ=0.6": 0.012 * factor}, POPULATION)).outcome
+        for factor in (0.5, 1.4, 4.9, 5.1, 19.5, 21.0, 319.0)
+    }
+    assert outcomes == {
+        0.5: verdicts.FAILS,
+        1.4: verdicts.BY_LESS,
+        4.9: verdicts.BY_LESS,
+        5.1: verdicts.HOLDS,
+        19.5: verdicts.HOLDS,
+        21.0: verdicts.BY_MORE,
+        319.0: verdicts.BY_MORE,
+    }
+    assert claim(noise_rows(BATCH, POPULATION, noise=[0.1])).outcome == verdicts.OPEN
+
+
+def test_the_two_errors_are_never_pooled() -> None:
+    rows = noise_rows({**BATCH, "FSM γ=2.0": 0.5}, POPULATION)
+    assert verdicts.CLAIMS["gamma 2 near IPCA, Err_batch"](rows).outcome == verdicts.FAILS
+    assert verdicts.CLAIMS["gamma 2 near IPCA, Err_pop"](rows).outcome == verdicts.HOLDS
+
+
+def test_a_set_that_never_comes_to_two_tenths_counts_against() -> None:
+    one = [*picture_rows("yale", (0.9, 0.19), (15.0, 35.0)), *picture_rows("orl", (0.9, 0.4), (15.0, 35.0))]
+    found = verdicts.looks_like_batch(one)
+    assert found.outcome == verdicts.FAILS, "one of two is not more than half"
+    assert "ORL: never below 0.40" in found.evidence
+
+
+def test_orderings_need_trials_enough_to_tell() -> None:
+    few = verdicts.forgetful_fsm_ends_best(learning_rows(EARLY, LATE, trials=(0, 1)))
+    assert few.outcome == verdicts.OPEN
+    assert "2 trials cannot decide: p is at least 0.25" in few.evidence
+    enough = verdicts.forgetful_fsm_ends_best(learning_rows(EARLY, LATE, trials=range(5)))
+    assert enough.outcome == verdicts.HOLDS
+    assert "5:0, p = 0.031" in enough.evidence
+
+
+def test_trials_that_tell_neither_way_decide_nothing() -> None:
+    rows = learning_rows(EARLY, LATE, trials=range(6))
+    even = [
+        replace(found, value=0.05 if found.seed % 2 else 0.2) if found.label == "FSM γ=0.6" and found.t == 1000 else found for found in rows
+    ]
+    found = verdicts.forgetful_fsm_ends_best(even)
+    assert found.outcome == verdicts.UNDECIDED, found.evidence
+    assert "3:3" in found.evidence
+
+
+def test_trials_are_paired_by_their_seed() -> None:
+    """One curve is below the other in every trial, though its values overlap with the other's."""
+    one, other = {seed: seed + 0.4 for seed in range(8)}, {seed: seed + 0.5 for seed in reversed(range(8))}
+    assert sign_test(one, other) == (8, 0, 0, 0.5**8)
+    assert sign_test(other, one).decided == -1
+    assert sign_test(one, one).decided == 0, "equal trials tell nothing"
+    assert sign_test({0: 1.0}, {1: 2.0}).p == 1.0, "nothing is paired"
+
+
+def test_panels_that_disagree_are_counted() -> None:
+    mixed = [*learning_rows(EARLY, LATE), *(replace(found, data="three", value=0.5) for found in learning_rows(EARLY, LATE))]
+    found = verdicts.forgetful_fsm_ends_best(mixed)
+    assert found.outcome == verdicts.PARTLY
+    assert "decided for in 2, against in 0, undecided in 1 of 3 panels" in found.evidence
+
+
+def test_four_curves_are_not_the_papers_five() -> None:
+    rows = [found for found in learning_rows(EARLY, LATE) if found.label != "IPCA"]
+    assert verdicts.forgetful_fsm_ends_best(rows).outcome == verdicts.OPEN
+
+
+def test_exponents_are_those_of_the_rows() -> None:
+    found = growth.slopes(timing_rows(EXPONENTS, SCALE), "sm", "published")
+    assert found[8192] == pytest.approx((1.9, 1.9))
+    assert math.isclose(growth.seconds(timing_rows(EXPONENTS, SCALE))[8192, 64]["fsm"], 64e-6)
+
+
+def test_online_pca_is_judged_where_it_was_run() -> None:
+    rows = paper()
+    assert verdicts.online_pca_best(rows).outcome == verdicts.HOLDS
+    assert verdicts.online_pca_best(scaled(20.0, label="OnlinePCA")(rows)).outcome == verdicts.FAILS
+    assert verdicts.online_pca_best([found for found in rows if found.label != "OnlinePCA"]).outcome == verdicts.OPEN
+    assert len(verdicts.judge(rows)) == len(verdicts.CLAIMS) + 1
+
+
+def test_recordings_must_all_be_repeated() -> None:
+    recorded = {("yale", 4, "IPCA", 100): 0.5, ("yale", 8, "IPCA", 100): 0.6}
+    found = [row(figure="golden", data="yale", label="IPCA", K=K, value=value) for K, value in ((4, 0.5), (8, 0.6))]
+    assert verdicts.judge(found, recorded)[-1].outcome == verdicts.HOLDS
+    assert verdicts.judge([replace(each, value=0.6) for each in found], recorded)[-1].outcome == verdicts.FAILS
+    assert verdicts.judge(found[:1], recorded)[-1].outcome == verdicts.FAILS, "one of two was not repeated"
+
+
+def test_what_was_widened_is_said() -> None:
+    table = verdicts.to_table(verdicts.judge(paper()))
+    assert any("pooled once" in line[-1] for line in table.lines)
+    assert any("last doubling" in line[-1] for line in table.lines)
+
+
+def test_intervals_hold_the_median_and_shrink_with_trials() -> None:
+    few, many = bootstrap([1.0, 2.0, 3.0]), bootstrap([1.0 + 0.02 * i for i in range(101)])
+    assert few.low <= few.value == 2.0 <= few.high
+    assert few.high - few.low == 2.0, "three trials say little"
+    assert many.high - many.low < 0.7
+    assert math.isnan(bootstrap([]).value)
