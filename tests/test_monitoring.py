@@ -378,11 +378,11 @@ def test_edited_arrays_and_other_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_bad_rows_change_nothing(tmp_path: Path) -> None:
-    X = World().rows(300)
+    X = World().rows(600)
     monitor = Monitor(OnlinePCA(K))
-    monitor.update(X[:150])
+    monitor.update(X[:450])
     monitor.save(tmp_path / "before.psp")
-    bad = X[150:].copy()
+    bad = X[450:].copy()
     bad[-1, 3] = np.nan
     for rows, message in ((bad, "row 149, column 3"), (X[:, :-1], "features"), (X[:0], "minimum of 1"), (X[0], "1D array")):
         with pytest.raises(ValueError, match=message):
@@ -395,10 +395,10 @@ def test_bad_rows_change_nothing(tmp_path: Path) -> None:
         monitor.update_one(X[0, :-1])
     monitor.model.set_params(algorithm="fsm")
     with pytest.raises(ValueError, match="algorithm was 'block' when learning began"):
-        monitor.update(X[150:])
+        monitor.update(X[450:])
     monitor.model.set_params(algorithm="block", half_life=3.0)
     with pytest.raises(ValueError, match="half_life of the model was None and is"):
-        monitor.update(X[150:])
+        monitor.update(X[450:])
     monitor.model.set_params(half_life=None)
     monitor.save(tmp_path / "after.psp")
     assert (tmp_path / "before.psp").read_bytes() == (tmp_path / "after.psp").read_bytes()
