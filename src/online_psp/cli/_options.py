@@ -6,6 +6,7 @@ To add one, add a line.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -44,6 +45,20 @@ def _bytes(text: str) -> int:
     return int(float(found[1]) * 1000 ** " kmgt".index(found[2] or " "))
 
 
+def _half_life(text: str) -> float | str:
+    """A number of rows, or a time."""
+    from online_psp.pca.forgetting import check_half_life
+
+    value: float | str = text
+    with contextlib.suppress(ValueError):
+        value = float(text)
+    try:
+        check_half_life(value)
+    except ValueError as error:
+        usage(f"--half-life: {error}")
+    return value
+
+
 #: Keywords of `open_source`.
 READING: dict[str, Option] = {
     "dtype": Option(str, ("--dtype",), "float32 or float64; with --features, the type of the raw binary data."),
@@ -69,8 +84,12 @@ SETTINGS: dict[str, Option] = {
     "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use."),
     "oversample": Option(int, ("--oversample",), "Directions kept beyond the components.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean."),
+    "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),
     "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
-    "half_life": Option(float, ("--half-life",), "Rows after which a row counts half; nothing is forgotten by default."),
+    "half_life": Option(
+        str, ("--half-life",), "Rows (10000), or time (1h, with --time-column), after which a row counts half.", convert=_half_life
+    ),
+    "axes": Option(str, ("--axes",), "principal, or stable: axes that stay near those before them."),
 }
 
 #: Keywords of `runs.start`.

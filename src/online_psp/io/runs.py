@@ -26,6 +26,7 @@ from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.sources import Block, Source, SourceError, different, open_source
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
+from online_psp.pca.forgetting import check_half_life
 
 _NAMED = 20  # bad rows that a run remembers by number
 _REMEMBERED = 100  # earlier sources that a run remembers
@@ -341,7 +342,8 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
         else:
             skip = position - block.start
             good = skip - sum(bad.row <= position for bad in block.bad)
-            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position])
+            ids, times = (None if each is None else each[skip:] for each in (block.ids, block.times))
+            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position], ids, times)
     if end < position:
         raise DifferentSourceError(f"{source.name} ended after {end} rows, and the run had come to row {position}: these are other data.")
 
@@ -350,7 +352,7 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
     """Learn a block, and move the position behind it."""
     with unbroken():
         if block.rows.shape[0]:
-            _learn(run, ordered(block.rows, order))
+            _learn(run, ordered(block.rows, order), _times(run, block))
         run.row = base + block.start + block.length
         run.passed += block.length
         run.skipped += len(block.bad)
@@ -358,12 +360,26 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         run.finished = False
 
 
-def _learn(run: Run, rows: Any) -> None:
+def _times(run: Run, block: Block) -> Any:
+    """Times of the good rows of a block, where the model forgets by time."""
+    half_life = check_half_life(run.model.half_life)
+    if half_life is None or not half_life.in_time:
+        return None
+    if block.times is None:
+        raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
+    if run.shuffle_buffer:
+        raise SourceError("Rows whose age is time cannot be shuffled; leave --shuffle-buffer out.")
+    good = np.ones(block.length, dtype=bool)
+    good[[bad.row - block.start - 1 for bad in block.bad]] = False
+    return block.times[good]
+
+
+def _learn(run: Run, rows: Any, times: Any) -> None:
     count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
         rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
     for at in range(0, count, run.block):
-        run.model.partial_fit(rows[at : at + run.block])
+        run.model.partial_fit(rows[at : at + run.block], times=None if times is None else times[at : at + run.block])
 
 
 class Saving:

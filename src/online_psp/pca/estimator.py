@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.sparse import diags_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -61,6 +62,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Directions kept at most where `n_components` is a share of the variance; 512 by default.
     center : bool
         Subtract the mean, which is learned exactly along the way.
+    standardize : bool
+        Divide every feature by its standard deviation, which is learned exactly along the way: PCA of the correlation matrix. The
+        components are then those of standardised features, as after `StandardScaler`. Constant features are left as they are.
     whiten : bool
         Scale the output of `transform` to unit variances.
     half_life : float, str or timedelta, optional
@@ -120,6 +124,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         oversample: int | None = None,
         max_rank: int | None = None,
         center: bool = True,
+        standardize: bool = False,
         whiten: bool = False,
         half_life: Any = None,
         axes: str = "principal",
@@ -135,6 +140,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.oversample: Any = oversample
         self.max_rank: Any = max_rank
         self.center = center
+        self.standardize = standardize
         self.whiten = whiten
         self.half_life: Any = half_life
         self.axes = axes
@@ -256,7 +262,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 scale, known = np.zeros(len(components)), self.explained_variance_ > 0
                 scale[known] = 1.0 / self._deviations(np.dtype(np.float64))[known]
                 components = scale[:, np.newaxis] * components
-            stream.shown = np.ascontiguousarray(components, dtype=stream.dtype)
+            deviations = self._view().deviations
+            stream.shown = np.ascontiguousarray(components if deviations is None else components / deviations, dtype=stream.dtype)
         return stream.project(point)
 
     def merge(self, other: OnlinePCA) -> Self:
@@ -304,6 +311,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         scores, xp = check_scores(X, len(components))
         if self.whiten:
             components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
+        if view.deviations is not None:
+            components = (components * view.deviations).astype(components.dtype)
         rows: Array = matmul(scores, components) + view.mean.astype(dtype)
         return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
 
@@ -314,7 +323,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
         check_values(rows, 1.0)
         data: Any = rows.matrix() if isinstance(rows, SparseRows) else rows.dense(np.dtype(np.float64))
-        return log_likelihood(data, view.mean, *self._gaussian(view))
+        if view.deviations is None:
+            return log_likelihood(data, view.mean, *self._gaussian(view))
+        scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
+        return log_likelihood(scaled, view.mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows."""
@@ -323,12 +335,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def get_covariance(self) -> Floats:
         """The covariance of the probabilistic PCA model, (D, D)."""
         check_is_fitted(self)
-        return covariance(*self._gaussian(self._view()))
+        view = self._view()
+        found = covariance(*self._gaussian(view))
+        return found if view.deviations is None else found * view.deviations * view.deviations[:, np.newaxis]
 
     def get_precision(self) -> Floats:
         """Its inverse, (D, D)."""
         check_is_fitted(self)
-        return precision(*self._gaussian(self._view()))
+        view = self._view()
+        found = precision(*self._gaussian(view))
+        return found if view.deviations is None else found / view.deviations / view.deviations[:, np.newaxis]
 
     # Files
 
@@ -486,6 +502,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _scores(self, rows: AnyRows, view: View) -> Any:
         components = self._shown(view)[0]
+        if view.deviations is not None:
+            components = (components / view.deviations).astype(components.dtype)
         offset = view.mean @ components.T.astype(np.float64)
         if isinstance(rows, ArrayRows):
             found: Any = rows.scores(components, offset)

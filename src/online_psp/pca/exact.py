@@ -105,8 +105,8 @@ class Exact(ABC):
         """Make room; True where there is none to be had."""
 
     @abstractmethod
-    def read_out(self) -> ReadOut:
-        """The principal directions; the state is left alone."""
+    def read_out(self, deviations: Floats | None = None) -> ReadOut:
+        """The principal directions, of features divided by deviations, (D,), where they are given; the state is left alone."""
 
 
 class Kept(Exact):
@@ -123,8 +123,9 @@ class Kept(Exact):
         left, _ = weights_left(self.shares[: self.n])
         return np.asarray(self.rows[: self.n] * np.sqrt(left)[:, np.newaxis])
 
-    def read_out(self) -> ReadOut:
-        found = leading_directions(self.weighted(), self.rank)
+    def read_out(self, deviations: Floats | None = None) -> ReadOut:
+        rows = self.weighted()
+        found = leading_directions(rows if deviations is None else rows / deviations, self.rank)
         return found._replace(components=found.components.astype(self.rows.dtype, copy=False))
 
     def state(self) -> KeptState:
@@ -154,9 +155,11 @@ class Scatter(Exact):
         """(D, D), its lower triangle, with the rows in the buffer."""
         return self._with_pending(self.matrix.copy(order="F"))
 
-    def read_out(self) -> ReadOut:
-        D = len(self.matrix)
-        values, vectors = eigh(self.covariance(), lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
+    def read_out(self, deviations: Floats | None = None) -> ReadOut:
+        D, matrix = len(self.matrix), self.covariance()
+        if deviations is not None:
+            matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
+        values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
         return ReadOut(vectors.T[::-1].astype(self.rows.dtype), np.maximum(values[::-1], 0.0))
 
     def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> None:

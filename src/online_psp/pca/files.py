@@ -130,6 +130,9 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
     if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
         raise ModelFileError("it has negative weights or variances")
+    scaled = inner is not None and stream.settings.standardize
+    if (state.scale is not None) != scaled or (state.scale is not None and (state.scale <= 0).any()):
+        raise ModelFileError("its scales do not fit the rest of it")
     if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
         raise ModelFileError("its unit is not a power of two")
     for part in (state.kept, state.scatter):
@@ -175,5 +178,5 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     stream.go_on_from(ReadOut(found.components, variances))
     model.n_features_in_ = D
     model._stream = stream
-    stream._view = View(flip_signs(found.components), variances, total, moments.variance, found.mean, seen, float(seen), float(seen))
+    stream._view = View(flip_signs(found.components), variances, total, moments.variance, found.mean, None, seen, float(seen), float(seen))
     return model

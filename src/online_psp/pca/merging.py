@@ -18,6 +18,8 @@ def merge(mine: Stream, theirs: Stream) -> Stream:
     """
     if mine.settings.center != theirs.settings.center:
         raise ValueError("A model that centres and one that does not cannot be merged.")
+    if mine.settings.standardize != theirs.settings.standardize:
+        raise ValueError("A model that standardises and one that does not cannot be merged.")
     if mine.settings.half_life != theirs.settings.half_life:
         raise ValueError("Models with different half-lives cannot be merged.")
     merged = Stream(mine.settings, mine.rank, mine.D, mine.dtype)
@@ -80,5 +82,10 @@ def _rows(one: Array, two: Array, sums: Merged, scale: float) -> Array:
 
 def _stacked(mine: Stream, theirs: Stream, sums: Merged, scale: float, rank: int) -> ReadOut:
     one, two = (np.sqrt(found.variances)[:, np.newaxis] * found.components for found in (mine.read_out(), theirs.read_out()))
-    found = leading_directions(_rows(one, two, sums, scale), rank)
+    if mine.settings.standardize:  # back to the units of each stream
+        one, two = one * mine.deviations(), two * theirs.deviations()
+    rows = _rows(one, two, sums, scale)
+    if mine.settings.standardize:
+        rows = rows / np.sqrt(np.where(sums.moments.variance > 0, sums.moments.variance, 1.0))
+    found = leading_directions(rows, rank)
     return ReadOut(found.components.astype(mine.dtype), found.variances)

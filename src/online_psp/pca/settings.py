@@ -28,6 +28,7 @@ class Settings:
     center: bool
     half_life: HalfLife | None
     axes: str
+    standardize: bool
     block_size: BlockSize
     dtype: str | None
 
@@ -78,6 +79,8 @@ def check_settings(estimator: Any) -> Settings:
         raise ValueError(f"axes must be 'principal' or 'stable'; got {estimator.axes!r}.")
     if estimator.axes == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
+    if estimator.standardize is True and estimator.center is False:
+        raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
         raise ValueError("reference holds stable axes near given ones: it needs axes='stable'.")
     if estimator.dtype is not None:
@@ -96,6 +99,7 @@ def check_settings(estimator: Any) -> Settings:
         center=_truth(estimator.center, "center"),
         half_life=check_half_life(half_life),
         axes=estimator.axes,
+        standardize=_truth(estimator.standardize, "standardize"),
         block_size="auto" if size == "auto" else _whole(size, "block_size", 1, ", or 'auto'"),
         dtype=None if estimator.dtype is None else dtype.name,
     )

@@ -17,13 +17,14 @@ from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
-from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase
+from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
 from online_psp.pca.settings import Settings, rank_for, rank_found
 
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
 _MOST_INFLATED = 1e60
+_RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
 
 
 class MomentsState(NamedTuple):
@@ -46,6 +47,7 @@ class StreamState(NamedTuple):
     refresh_at: float
     last_time: float | None
     axes: Annotated[Floats, "axes", "D"] | None
+    scale: Annotated[Floats, "D"] | None
 
 
 class View(NamedTuple):
@@ -60,6 +62,8 @@ class View(NamedTuple):
     """(D,)"""
     mean: Floats
     """(D,)"""
+    deviations: Floats | None
+    """(D,): what features are divided by, where they are standardised; the components are then those of standardised features."""
     seen: int
     weight: float
     squares: float
@@ -117,6 +121,7 @@ class Stream:
         self._view: View | None = None
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
+        self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
         self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
@@ -129,14 +134,16 @@ class Stream:
         with self.lock:
             if self._view is None:
                 found = self.read_out()
-                m, scale = self.moments, 1.0 / (self.unit or 1.0)
-                excess = float(found.variances.sum()) / max(m.total_variance, np.finfo(np.float64).tiny)
+                m, standardize = self.moments, self.settings.standardize
+                scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / self._unit, m.total_variance)
+                excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
                     flip_signs(found.components),
                     found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than there is
-                    m.total_variance * scale * scale,
-                    m.variance * scale * scale,
-                    m.mean * scale,
+                    total * scale * scale,
+                    m.variance / self._unit**2,
+                    m.mean / self._unit,
+                    self.deviations() / self._unit if standardize else None,
                     m.count,
                     m.weight,
                     m.squares,
@@ -144,12 +151,28 @@ class Stream:
             return self._view
 
     def read_out(self) -> ReadOut:
-        """The K' directions as ordered principal components, in units of the stream."""
+        """The K' directions as ordered principal components, in units of the stream, or of standardised features."""
         if self.exact is not None:
-            return self.exact.read_out()
+            return self.exact.read_out(self.deviations() if self.settings.standardize else None)
         assert self.model is not None
         directions, variances = self.model.principal_components()
-        return ReadOut(to_host(directions), variances)
+        found = ReadOut(to_host(directions), variances)
+        return found if self.scale is None else self._rescaled(found, self.scale / self.deviations())
+
+    def deviations(self) -> Floats:
+        """Standard deviations of the features, (D,), in units of the stream; 1 for those that are constant."""
+        variance = self.moments.variance
+        return np.sqrt(np.where(variance > 0, variance, 1.0))
+
+    def _rescaled(self, found: ReadOut, factors: Floats) -> ReadOut:
+        """Directions after each feature has been multiplied by a factor, (D,)."""
+        rows = np.sqrt(found.variances)[:, np.newaxis] * found.components * factors
+        again = leading_directions(rows, len(rows))
+        return again._replace(components=again.components.astype(self.dtype, copy=False))
+
+    @property
+    def _unit(self) -> float:
+        return self.unit or 1.0
 
     # Learning
 
@@ -196,6 +219,8 @@ class Stream:
         if self.model is None:
             self._add_exactly(slot[np.newaxis], np.array([share]))
         else:
+            if self.scale is not None:
+                slot /= self.scale
             self.model.feed_one(slot, share)
         self._at_fixed_places()
         return True
@@ -236,6 +261,8 @@ class Stream:
             self.moments.take_dense(part, shares, self.unit or 1.0, self.settings.center)
             if self.exact is None:
                 assert self.model is not None
+                if self.scale is not None:
+                    part /= self.scale
                 self.model.feed(DenseRows(part), shares)
             else:
                 self._add_exactly(part, shares)
@@ -269,9 +296,11 @@ class Stream:
         """Let the algorithm learn. It has a running sum of its own, in which old rows never fade but new ones weigh more and more."""
         assert self.model is not None
         if self.settings.center and (self._sums is None or self._sums.total > _MOST_INFLATED):
-            self._sums = Sums(self.moments.mean, 1.0)
+            self._sums = Sums(self.moments.mean if self.scale is None else self.moments.mean / self.scale, 1.0)
         total = 1.0 if self._sums is None else self._sums.total
         rows = rows.scaled(1.0, self.dtype, total * shares / np.cumprod(1.0 - shares))
+        if self.scale is not None:
+            rows.data = (rows.data / self.scale[rows.indices]).astype(self.dtype, copy=False)
         rows.sums = self._sums
         self.model.feed(rows, shares)
 
@@ -282,14 +311,17 @@ class Stream:
         inflated, _ = self._inflated(weights)
         shares = self.moments.shares(weights, self._decays)
         centred = self.moments.take_array(ArrayRows(rows.X, self.dtype), inflated, before, self.unit or 1.0, self.settings.center)
+        if self.scale is not None:
+            centred = ArrayRows(centred.X / centred.library.of(self.scale), self.dtype)
         self.model.feed(centred, shares)
 
     def _add_exactly(self, rows: Array, shares: Floats) -> None:
         assert self.exact is not None
         if self.exact.add(rows, shares):
-            found = self.exact.read_out()
+            found = self.read_out()
             if self.share is not None:
-                self.rank = rank_found(self.share, found.variances, self.moments.total_variance, self.settings)
+                total = float((self.moments.variance > 0).sum()) if self.settings.standardize else self.moments.total_variance
+                self.rank = rank_found(self.share, found.variances, total, self.settings)
                 found = ReadOut(found.components[: self.rank], found.variances[: self.rank])
             self.go_on_from(found)
 
@@ -298,20 +330,24 @@ class Stream:
         algorithm = ALGORITHMS[self.settings.algorithm]
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
+        self.scale = self.deviations() if self.settings.standardize else None
 
     def _places(self) -> list[int]:
         """Numbers of samples at whose multiples something is looked at, however the stream is cut into calls: seldom enough to cost
         little.
         """
-        carried = [5 * self.rank] if self.settings.axes == "stable" else []
+        carried = [5 * self.rank] if self.settings.axes == "stable" or self.settings.standardize else []
         return carried if self.model is None else [max(8 * self.rank, self.D // 8), *carried]
 
     def _at_fixed_places(self) -> None:
         """After a jump in the data an algorithm may have to be mended; axes that are to be stable are carried along."""
         if self.model is not None and self.moments.count % max(8 * self.rank, self.D // 8) == 0:
             self.model.mend()
-        if self.settings.axes == "stable" and self.moments.count % (5 * self.rank) == 0:
-            self.carry()
+        if self.moments.count % (5 * self.rank) == 0:
+            if self.settings.axes == "stable":
+                self.carry()
+            if self.scale is not None and np.abs(np.log(self.deviations() / self.scale)).max() > _RESCALE:
+                self.go_on_from(self.read_out())
 
     def carry(self) -> None:
         """Make the axes that would be shown now those that later ones stay near."""
@@ -327,13 +363,16 @@ class Stream:
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
         scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
         axes = None if self.axes is None else self.axes.copy()
-        return StreamState(self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes)
+        return StreamState(
+            self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes, self.scale
+        )
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
         """Take up a state, and the algorithm that went with it."""
         self.rank, self.unit, self.refresh_at = state.rank, state.unit, state.refresh_at
         self.shown, self.last_time = np.array(state.shown), state.last_time
         self.axes = None if state.axes is None else np.array(state.axes)
+        self.scale = None if state.scale is None else np.array(state.scale)
         m = self.moments
         m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()

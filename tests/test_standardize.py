@@ -1,0 +1,95 @@
+"""PCA of the correlation matrix, learned in the same pass."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
+from online_psp.metrics import subspace_error
+
+
+def odd_units(n: int, D: int, seed: int = 0) -> Floats:
+    """A few common factors, in columns whose units differ by twelve orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((n, 4)) * [3.0, 2.0, 1.5, 1.0] @ rng.standard_normal((4, D))
+    return np.asarray((factors + rng.standard_normal((n, D)) + 5.0) * 10.0 ** rng.uniform(-6, 6, D))
+
+
+def close(model: OnlinePCA, X: Floats, K: int, tolerance: float) -> None:
+    scaled = StandardScaler().fit_transform(X)
+    batch = PCA(K, svd_solver="full").fit(scaled)
+    assert subspace_error(model.components_.T, batch.components_.T) < tolerance
+    assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=max(10 * tolerance, 1e-9))
+    assert np.allclose(model.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=max(10 * tolerance, 1e-9))
+    assert np.allclose(np.abs(model.transform(X)), np.abs(batch.transform(scaled)), atol=max(200 * tolerance, 1e-7))
+    spread = np.abs(model.inverse_transform(model.transform(X)) - X) / X.std(axis=0)
+    expected = np.abs(batch.inverse_transform(batch.transform(scaled)) - scaled)
+    assert np.allclose(spread, expected, atol=max(200 * tolerance, 1e-6))
+
+
+@pytest.mark.parametrize(("n", "D", "tolerance"), [(500, 40, 1e-9), (100, 300, 1e-9), (3000, 300, 2e-3)])
+def test_as_after_a_standard_scaler(n: int, D: int, tolerance: float, tmp_path: Path) -> None:
+    X = odd_units(n, D)
+    model = OnlinePCA(4, standardize=True).fit(X)
+    close(model, X, 4, tolerance)
+    assert np.isfinite(model.score(X))
+    assert np.allclose(model.var_, X.var(axis=0, ddof=1), rtol=1e-9)
+    cut = OnlinePCA(4, standardize=True)
+    for part in np.array_split(X[: n // 2], 7):
+        cut.partial_fit(part)
+    cut.save(tmp_path / "m.psp")
+    for again in (OnlinePCA.load(tmp_path / "m.psp"), pickle.loads(pickle.dumps(cut))):
+        for x in X[n // 2 : n // 2 + 20]:
+            y = again.fit_next(x)
+        assert y.shape == (4,)
+        again.partial_fit(X[n // 2 + 20 :])
+        assert np.allclose(again.components_, model.components_, atol=1e-8)
+
+
+@pytest.mark.parametrize("D", [40, 300])
+def test_sparse_rows_and_merges(D: int) -> None:
+    X = odd_units(2000, D) * (np.random.default_rng(1).random((2000, D)) < 0.3)
+    dense = OnlinePCA(4, standardize=True).fit(X)
+    rows = OnlinePCA(4, standardize=True).partial_fit(sparse.csr_array(X[:700])).partial_fit(sparse.csr_array(X[700:]))
+    assert subspace_error(rows.components_.T, dense.components_.T) < 1e-6
+    assert np.allclose(rows.transform(sparse.csr_array(X[:9])), dense.transform(X[:9]), atol=1e-6)
+    merged = OnlinePCA(4, standardize=True).fit(X[:900]).merge(OnlinePCA(4, standardize=True).fit(X[900:]))
+    scaled = StandardScaler().fit_transform(X)
+    error = subspace_error(merged.components_.T, PCA(4, svd_solver="full").fit(scaled).components_.T)
+    assert error < (1e-8 if D == 40 else 0.05), f"merged: {error:.4f}"
+
+
+def test_units_that_change_are_followed() -> None:
+    X = odd_units(3000, 300)
+    X[1500:, ::3] *= 30.0
+    model = OnlinePCA(4, standardize=True).fit(X)
+    batch = PCA(4, svd_solver="full").fit(StandardScaler().fit_transform(X))
+    error = subspace_error(model.components_.T, batch.components_.T)
+    assert error < 0.05, f"{error:.4f}"
+
+
+@pytest.mark.parametrize("D", [40, 300])
+def test_constant_columns(D: int) -> None:
+    X = odd_units(1200, D)
+    X[:, ::7] = 5.0
+    model = OnlinePCA(4, standardize=True).fit(X)
+    assert np.isfinite(model.transform(X)).all()
+    assert np.abs(model.components_[:, ::7]).max() < 1e-6
+    assert model.explained_variance_ratio_.sum() <= 1.0
+
+
+def test_what_cannot_be_standardised() -> None:
+    with pytest.raises(ValueError, match="it needs center=True"):
+        OnlinePCA(2, standardize=True, center=False).fit(odd_units(50, 9))
+    one: Any = OnlinePCA(2, standardize=True).fit(odd_units(50, 9))
+    with pytest.raises(ValueError, match="standardises and one that does not"):
+        one.merge(OnlinePCA(2).fit(odd_units(50, 9)))
