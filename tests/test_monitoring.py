@@ -434,6 +434,14 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
         Monitor(OnlinePCA(2), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"), [({"standardize": True}, "standardise them first"), ({"half_life": "10min"}, "number of rows")]
+)
+def test_models_that_cannot_be_monitored(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Monitor(OnlinePCA(2, **options))
+
+
 def test_a_memory_too_short_to_score_by_is_refused() -> None:
     with pytest.raises(ValueError, match="remembers as much as 9 rows of equal weight, and to score rows a monitor needs 20"):
         Monitor(OnlinePCA(2, half_life=3.0))

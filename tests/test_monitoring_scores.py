@@ -118,6 +118,23 @@ def test_directions_without_variance_count_in_the_spe() -> None:
     assert spe(model, X).max() < 1e-20
 
 
+def test_stable_axes_have_the_scores_of_principal_ones() -> None:
+    X = spiked(400)
+    principal, stable = (OnlinePCA(3, axes=axes, half_life=50.0) for axes in ("principal", "stable"))
+    for part in np.split(X, 8):
+        principal.partial_fit(part)
+        stable.partial_fit(part)
+    covariance = stable.scores_covariance_
+    assert np.abs(covariance - np.diag(np.diagonal(covariance))).max() > 0.01, "axes that are principal ones test nothing"
+    np.testing.assert_allclose(t2(stable, X), t2(principal, X), rtol=1e-8)
+    np.testing.assert_allclose(spe(stable, X), spe(principal, X), rtol=1e-8)
+
+
+def test_standardised_models_are_refused() -> None:
+    with pytest.raises(ValueError, match="standardise them first"):
+        t2(OnlinePCA(2, standardize=True).fit(spiked(100)), spiked(100))
+
+
 def test_contributions_add_up_and_point_at_the_feature() -> None:
     X = spiked(500)
     model = OnlinePCA(3).fit(X)

@@ -22,7 +22,7 @@ from online_psp.monitoring.diagnosis import DIRECTION, diagnose
 from online_psp.monitoring.limits import SpeMoments, check_alpha, spe_limit_of, t2_limit_of
 from online_psp.monitoring.recent import Recent, native
 from online_psp.monitoring.results import Alarm, Update, unknown
-from online_psp.monitoring.scores import Scores, Snapshot, chart_values, score, snapshot
+from online_psp.monitoring.scores import Scores, Snapshot, chart_values, check_units, score, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 
@@ -114,6 +114,7 @@ class Monitor:
             raise ValueError(f"on_drift must be 'flag', 'reset' or a function of the monitor and the alarm; got {on_drift!r}.")
         if not isinstance(learn_outliers, bool | np.bool_):
             raise TypeError(f"learn_outliers must be True or False; got {learn_outliers!r}.")
+        check_units(model)
         self._half_life = _half_life(model)
         self._decay = 1.0 if self._half_life is None else 2.0 ** (-1.0 / self._half_life)
         self._check_memory(model)
@@ -369,7 +370,7 @@ class Monitor:
             rows = self.fast_half_life
             if rows == "auto":
                 rows = min(max(50.0, 10.0 * self.model.n_components_), math.inf if self._half_life is None else self._half_life / 4.0)
-            self._fast = clone(self.model).set_params(half_life=rows)
+            self._fast = clone(self.model).set_params(half_life=rows, axes="principal", reference=None)
         return self._fast
 
     # Files

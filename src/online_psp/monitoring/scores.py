@@ -49,11 +49,18 @@ class Contributions(NamedTuple):
 def snapshot(model: OnlinePCA) -> Snapshot:
     """A fitted model as it stands between two calls, whatever other threads teach it meanwhile."""
     check_is_fitted(model)
+    check_units(model)
     while True:
         before = model.n_samples_seen_, model.effective_samples_
         found = _read(model)
         if (model.n_samples_seen_, model.effective_samples_) == before:
             return found
+
+
+def check_units(model: OnlinePCA) -> None:
+    """Refuse a model whose components are not in the units of the rows."""
+    if getattr(model, "standardize", False):
+        raise ValueError("Rows cannot be scored by a model with standardize=True; standardise them first, with StandardScaler.")
 
 
 def _read(model: OnlinePCA) -> Snapshot:
