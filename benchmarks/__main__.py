@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, pca, scale, speed, streams
+from benchmarks import engine, pca, scale, speed, streams, tracking
 
-BENCHMARKS = {"engine": engine.main, "pca": pca.main, "scale": scale.main, "speed": speed.main, "streams": streams.main}
+BENCHMARKS = {
+    "engine": engine.main,
+    "pca": pca.main,
+    "scale": scale.main,
+    "speed": speed.main,
+    "streams": streams.main,
+    "tracking": tracking.main,
+}
 
 
 def main(names: list[str]) -> int:

@@ -13,7 +13,7 @@ from tests.test_pca import wide
 
 river = pytest.importorskip("river", reason="river is not installed: pip install 'online-psp[river]'")
 
-from online_psp.integrations.river import OnlinePCA  # noqa: E402
+from online_psp.integrations.river import OnlinePCA, SubspaceAnomaly  # noqa: E402
 from online_psp.pca import estimator as sk  # noqa: E402
 
 
@@ -53,3 +53,42 @@ def test_features_that_come_and_go() -> None:
     after = model.transform_one({"b": 3.0, "a": 1.0, "later": 9.0})
     assert abs(before["pc0"]) == pytest.approx(abs(after["pc0"]), rel=0.2)
     assert OnlinePCA(2).transform_one({"a": 1.0}) == {"pc0": 0.0, "pc1": 0.0}
+
+
+def labelled(n: int) -> list[tuple[dict[str, float], int]]:
+    """Samples along two directions of eight, every fiftieth of them off; river's own set for anomalies has to be downloaded."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 2)) @ rng.standard_normal((2, 8)) + 0.2 * rng.standard_normal((n, 8))
+    X[49::50] += 2 * rng.standard_normal((len(X[49::50]), 8))
+    return [({f"f{j}": float(value) for j, value in enumerate(row)}, int(i % 50 == 49)) for i, row in enumerate(X)]
+
+
+def anomaly_checks() -> list[Any]:
+    return checks_of(SubspaceAnomaly())
+
+
+@pytest.fixture
+def _no_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("river.checks._yield_datasets", lambda model, scale=1: [labelled(300 * scale)])
+
+
+@pytest.mark.usefixtures("_no_download")
+@pytest.mark.parametrize("at", range(len(anomaly_checks())), ids=[check.__name__ for check in anomaly_checks()])
+def test_rivers_own_checks_of_anomaly_detectors(at: int) -> None:
+    model = SubspaceAnomaly()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        anomaly_checks()[at](model.clone())
+
+
+def test_anomalies_have_the_highest_scores() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    model, scores, labels = SubspaceAnomaly(2, half_life=200, learn_outliers=False), [], []
+    for x, y in labelled(800):
+        scores.append(model.score_one(x))
+        labels.append(y)
+        model.learn_one(x)
+    assert scores[:20] == [0.0] * 20, "nothing is known of the first samples"
+    assert roc_auc_score(labels[100:], scores[100:]) > 0.98
+    assert np.mean(np.array(scores[100:])[np.array(labels[100:]) == 0] > 1) < 0.05

@@ -1,4 +1,4 @@
-"""OnlinePCA with river's interface. Needs river: ``pip install online-psp[river]``.
+"""OnlinePCA, and outliers by its scores, with river's interface. Needs river: ``pip install online-psp[river]``.
 
 >>> from online_psp.integrations.river import OnlinePCA
 >>> pca = OnlinePCA(n_components=1)
@@ -10,17 +10,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from online_psp.engine.types import Array
+from online_psp.monitoring import Monitor
 from online_psp.pca import estimator as _pca
 
 try:
     from river import base
 except ImportError as error:  # pragma: no cover
     raise ImportError("online_psp.integrations.river needs river; install it with: pip install 'online-psp[river]'") from error
+
+if hasattr(base, "AnomalyDetector"):
+    from river.base import AnomalyDetector
+else:  # before river 0.24
+    from river.anomaly.base import AnomalyDetector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,13 +125,89 @@ class OnlinePCA(base.MiniBatchTransformer):
         return self._model.mean_ if self._model.__sklearn_is_fitted__() else np.zeros(len(self._features))
 
     def _row(self, x: dict[Any, float]) -> Array:
-        if any(feature not in x for feature in self._features):
-            mean = self._mean()
-            return np.array([x.get(feature, mean[i]) for i, feature in enumerate(self._features)], dtype=np.float64)
-        return np.array([x[feature] for feature in self._features], dtype=np.float64)
+        return _row(x, self._features, self._mean)
 
     def _rows(self, X: pd.DataFrame) -> Array:
         missing = [feature for feature in self._features if feature not in X.columns]
         if missing:
             X = X.assign(**{str(feature): self._mean()[self._features.index(feature)] for feature in missing})
         return np.asarray(X[self._features].to_numpy(dtype=np.float64))
+
+
+class SubspaceAnomaly(AnomalyDetector):
+    """Anomalies by their distance from the principal subspace of a stream of dictionaries, and by how far out they are within it.
+
+    The score is the larger of Hotelling's T² and the squared prediction error (SPE), each in units of its limit at the level `alpha`:
+    ordinary samples rarely exceed 1. It is 0 before there are enough samples to tell, twenty at least.
+
+    The features are those of the first sample, in any order. A feature that is missing later counts as its mean so far, so that it says
+    nothing; one that turns up later is not used.
+
+    Parameters
+    ----------
+    n_components
+        How many components the subspace has, at most.
+    half_life
+        Number of samples after which a sample counts half; by default nothing is forgotten.
+    alpha
+        Share of ordinary samples that exceed each limit.
+    learn_outliers
+        Whether to learn from samples that exceed a limit.
+
+    Examples
+    --------
+
+    >>> import random
+    >>> from online_psp.integrations.river import SubspaceAnomaly
+    >>> rng = random.Random(0)
+    >>> model = SubspaceAnomaly(n_components=1)
+    >>> for _ in range(200):
+    ...     a = rng.gauss(0, 1)
+    ...     model.learn_one({"a": a, "b": 2 * a + rng.gauss(0, 0.1), "c": -a + rng.gauss(0, 0.1)})
+    >>> model.score_one({"a": 1.0, "b": 2.0, "c": -1.0}) < 1
+    True
+    >>> model.score_one({"a": 1.0, "b": 2.0, "c": 1.0}) > 1
+    True
+
+    """
+
+    def __init__(self, n_components: int = 2, half_life: float | None = None, alpha: float = 0.01, learn_outliers: bool = True) -> None:
+        self.n_components = n_components
+        self.half_life = half_life
+        self.alpha = alpha
+        self.learn_outliers = learn_outliers
+        self._features: list[Any] = []
+        self._monitor: Monitor | None = None
+
+    def learn_one(self, x: dict[Any, float]) -> None:
+        """Learn from one sample."""
+        if self._monitor is None:
+            if not x:
+                return
+            model = _pca.OnlinePCA(min(self.n_components, len(x)), half_life=self.half_life)
+            monitor = Monitor(model, alpha=self.alpha, learn_outliers=self.learn_outliers, detector=None)
+            features = sorted(x, key=str)
+            monitor.update_one(_row(x, features, lambda: np.zeros(len(features))))
+            self._monitor, self._features = monitor, features
+        else:
+            self._monitor.update_one(_row(x, self._features, self._mean))
+
+    def score_one(self, x: dict[Any, float]) -> float:
+        """The larger of both scores, each in units of its limit; 0 before anything is known."""
+        if self._monitor is None:
+            return 0.0
+        found = self._monitor.score(_row(x, self._features, self._mean)[np.newaxis])
+        shares = (found.t2[0] / found.t2_limit[0], found.spe[0] / found.spe_limit[0])
+        return max((float(share) for share in shares if np.isfinite(share)), default=0.0)
+
+    def _mean(self) -> Array:
+        assert self._monitor is not None
+        return self._monitor.model.mean_
+
+
+def _row(x: dict[Any, float], features: list[Any], mean: Callable[[], Array]) -> Array:
+    """A sample as a row, (D,); a feature that is missing has its mean."""
+    if any(feature not in x for feature in features):
+        known = mean()
+        return np.array([x.get(feature, known[i]) for i, feature in enumerate(features)], dtype=np.float64)
+    return np.array([x[feature] for feature in features], dtype=np.float64)

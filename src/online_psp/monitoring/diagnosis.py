@@ -1,0 +1,75 @@
+"""What has changed, told from the rows since the change: the mean, the spread, or the directions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from online_psp.engine.rows import AnyRows
+from online_psp.engine.types import Floats
+from online_psp.monitoring.limits import SpeMoments
+from online_psp.monitoring.recent import gram
+from online_psp.monitoring.scores import Snapshot
+
+MEAN, SPREAD, DIRECTION = "mean", "spread", "direction"
+_ENOUGH = 20  # rows before the change to compare with
+KINDS = (MEAN, SPREAD, DIRECTION)
+
+
+def diagnose(rows: AnyRows, since: int, seen: Snapshot, moments: SpeMoments) -> str:
+    """Which of the three kinds of change explains the rows since it.
+
+    Rows that have moved together have products ``(x_i − μ)·(x_j − μ)`` that are positive in the mean: their mean over i ≠ j is the squared
+    length of the move, without bias. If that is more than a third of what the rows have beyond the ordinary, it is the *mean*. If not, and
+    what they have outside the subspace lies along fewer directions than before (the squared cosines between rows are twice as large), it
+    is the *directions*. All else is *spread*: more or less of the same. The products are taken within the subspace or away from it,
+    wherever the rows are further from the ordinary.
+
+    Parameters
+    ----------
+    rows : rows
+        The last ones.
+    since : int
+        How many of them come after the change.
+    seen : Snapshot
+        The model before it.
+    moments : SpeMoments
+        Ordinary SPE.
+    """
+    K = len(seen.variances)
+    products, y = gram(rows, seen)
+    outside, inside = products - y @ y.T, (y / seen.variances) @ y[-since:].T
+    new = slice(len(rows) - since, None)
+    level, deviation = _level(np.diagonal(outside)[: new.start], moments)
+    beyond_outside = float(np.diagonal(outside)[new].mean()) - level
+    beyond_inside = float(np.diagonal(inside[new]).mean()) - K
+    away = abs(beyond_outside) * np.sqrt(2.0 * K) > abs(beyond_inside) * deviation
+    moved, excess = (outside[new, new], beyond_outside) if away else (inside[new], beyond_inside)
+    if excess <= 0 or since < 2:
+        return SPREAD
+    if float(_pairs(moved).mean()) > excess / 3:
+        return MEAN
+    return DIRECTION if away and _alignment(outside[new, new]) > 2.0 * _ordinary(outside[: new.start, : new.start], moments) else SPREAD
+
+
+def _level(spe: Floats, moments: SpeMoments) -> tuple[float, float]:
+    """Median of the SPE before the change, and a deviation that single outliers do not move; by the moments where there are few rows."""
+    if len(spe) < _ENOUGH:
+        return moments.mean, moments.deviation
+    level = float(np.median(spe))
+    return level, 1.4826 * float(np.median(np.abs(spe - level)))
+
+
+def _pairs(products: Floats) -> Floats:
+    """Entries off the diagonal."""
+    return np.asarray(products[~np.eye(len(products), dtype=bool)])
+
+
+def _alignment(products: Floats) -> float:
+    """Mean squared cosine between rows, from their products (n, n): one over the number of directions that they lie along equally."""
+    sizes = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
+    return float((_pairs(products / sizes / sizes[:, np.newaxis]) ** 2).mean())
+
+
+def _ordinary(products: Floats, moments: SpeMoments) -> float:
+    """Alignment before the change, where there are rows enough; by the moments of the SPE otherwise."""
+    return _alignment(products) if len(products) >= _ENOUGH else 1.0 / moments.degrees

@@ -1,0 +1,169 @@
+"""Monitors as model files."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from online_psp.engine.rows import AnyRows, DenseRows, SparseRows
+from online_psp.engine.types import Floats
+from online_psp.io import model_file
+from online_psp.io.model_file import Contents, Fields, ModelFileError
+from online_psp.io.states import flatten, unflatten
+from online_psp.monitoring.charts import CHARTS
+from online_psp.monitoring.detectors import Cusum, CusumParameters, CusumState
+from online_psp.monitoring.diagnosis import KINDS
+from online_psp.monitoring.limits import SpeMoments
+from online_psp.monitoring.monitor import Monitor, OnDrift
+from online_psp.monitoring.results import Alarm
+from online_psp.monitoring.scores import Snapshot
+from online_psp.pca import OnlinePCA
+from online_psp.pca.files import pca_from_state, pca_state
+
+M = TypeVar("M", bound=Monitor)
+
+_FUNCTION = "function"
+
+
+class MonitorState(NamedTuple):
+    """Everything that a monitor has learned, but for its models, its recent rows and its alarms."""
+
+    n_rows: int
+    n_left_out: int
+    since_start: int
+    last_place: int
+    next_place: int
+    overlap: float | None
+    moments: SpeMoments
+    pending: Annotated[Floats, "pending"]
+    seen: Snapshot | None
+
+
+class _Parameters(NamedTuple):
+    alpha: float
+    learn_outliers: bool
+    on_drift: str
+    refresh: int
+    recent: int
+
+
+def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
+    """Write a monitor; nothing is written where its detector is not one of ours."""
+    with monitor._lock:
+        detector = monitor.detector
+        if detector is not None and type(detector) is not Cusum:
+            raise TypeError(f"A monitor whose detector is {type(detector).__name__} cannot be saved in a model file; pickle it.")
+        on_drift = monitor.on_drift if isinstance(monitor.on_drift, str) else _FUNCTION
+        arrays, learned = flatten(monitor._state())
+        state: dict[str, Any] = {
+            "parameters": _Parameters(monitor.alpha, monitor.learn_outliers, on_drift, monitor.refresh, monitor._recent.size)._asdict(),
+            "fast_half_life": monitor.fast_half_life,
+            "detector": None if detector is None else detector.parameters()._asdict(),
+            "learned": learned,
+            "charts": {name: chart.state._asdict() for name, chart in monitor._charts.on.items()},
+            "alarms": [list(alarm) for alarm in monitor.alarms],
+        }
+        arrays = {f"learned.{name}": array for name, array in arrays.items()}
+        arrays |= {f"recent.{name}": array for name, array in monitor._recent.arrays().items()}
+        for name, model in (("model", monitor.model), ("fast", monitor._fast)):
+            if model is not None:
+                inner, state[name] = pca_state(model)
+                arrays |= {f"{name}.{key}": array for key, array in inner.items()}
+        model_file.write(path, Contents("Monitor", arrays, state, {}))
+
+
+def load(path: str | os.PathLike[str], cls: type[M], on_drift: OnDrift | None) -> M:
+    """Read a monitor."""
+    found = model_file.read(path)
+    try:
+        if found.kind != "Monitor":
+            raise ModelFileError(f"it holds a model of kind {found.kind}, not a Monitor")
+        return _from_state(Fields(found.arrays, found.state), cls, on_drift)
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be used as a monitor: {error}.") from None
+
+
+def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
+    given = unflatten(_Parameters, fields.under("parameters"), {}, np.float64)
+    if on_drift is None and given.on_drift == _FUNCTION:
+        raise ModelFileError("it was saved with a function for on_drift, which a file cannot hold; pass on_drift to load")
+    fast_half_life = fields.values.get("fast_half_life")
+    model = pca_from_state(fields.under("model"), OnlinePCA)
+    try:
+        detector = None
+        if fields.optional("detector", dict) is not None:
+            detector = Cusum(**unflatten(CusumParameters, fields.under("detector"), {}, np.float64)._asdict())
+        monitor = cls(
+            model,
+            alpha=given.alpha,
+            learn_outliers=given.learn_outliers,
+            detector=detector,
+            on_drift=given.on_drift if on_drift is None else on_drift,
+            fast_half_life=fast_half_life,
+            refresh=given.refresh,
+            recent=given.recent,
+        )
+    except (ValueError, TypeError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"its parameters are impossible ({error})") from None
+    if monitor._charts.on.keys() != fields.value("charts", dict).keys():
+        raise ModelFileError("it has other charts than its parameters ask for")
+    charts = fields.under("charts")
+    for name, chart in monitor._charts.on.items():
+        chart.state = unflatten(CusumState, charts.under(name), {}, np.float64)
+        if chart.state.scatter < 0 or min(chart.state.high, chart.state.low) < 0:
+            raise ModelFileError("its detectors have negative sums")
+    begun = model.__sklearn_is_fitted__()
+    sizes = {"D": model.n_features_in_} if begun else {}
+    state = unflatten(MonitorState, fields.under("learned"), sizes, np.float64)
+    _check(state, begun)
+    fast = None if fields.values.get("fast") is None else pca_from_state(fields.under("fast"), OnlinePCA)
+    if fast is not None and (not begun or fast.n_features_in_ != model.n_features_in_):
+        raise ModelFileError("its two models do not have the same features")
+    monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
+    monitor._recent.restore(_recent(fields, model.n_features_in_, given.recent) if begun else None)
+    return monitor
+
+
+def _check(state: MonitorState, begun: bool) -> None:
+    seen, moments = state.seen, state.moments
+    if not state.last_place <= state.n_rows < state.next_place or state.n_left_out > state.n_rows:
+        raise ModelFileError("its counts of rows contradict each other")
+    if min(moments.weight, moments.squares, moments.unit, moments.scatter, moments.level) < 0 or (state.pending < 0).any():
+        raise ModelFileError("it has negative weights or squares")
+    if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
+        raise ModelFileError("what it scores rows by has variances that are not positive")
+    if seen is not None and min(seen.noise, seen.total) < 0:
+        raise ModelFileError("what it scores rows by has negative variances")
+
+
+def _alarm(entry: Any) -> Alarm:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, str, int]:
+        raise ModelFileError("its alarms are not alarms")
+    alarm = Alarm(*entry)
+    if alarm.kind not in KINDS or alarm.chart not in CHARTS or min(alarm.row, alarm.since) < 0:
+        raise ModelFileError("its alarms are of an unknown kind")
+    return alarm
+
+
+def _recent(fields: Fields, D: int, most: int) -> AnyRows | None:
+    arrays = {name.removeprefix("recent."): array for name, array in fields.arrays.items() if name.startswith("recent.")}
+    part = Fields(arrays, {})
+    if not arrays:
+        return None
+    if "rows" in arrays:
+        rows = part.array("rows", (len(arrays["rows"]), D), arrays["rows"].dtype)
+        if not 1 <= len(rows) <= most:
+            raise ModelFileError("it has kept more rows than it should")
+        return DenseRows(rows)
+    if arrays.keys() != {"data", "indices", "indptr"} or any(array.ndim != 1 for array in arrays.values()):
+        raise ModelFileError("its recent rows are incomplete")
+    data, indices, indptr = (part.array(name, arrays[name].shape) for name in ("data", "indices", "indptr"))
+    fits = 2 <= len(indptr) <= most + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices) and (np.diff(indptr) >= 0).all()
+    if not fits or (indices < 0).any() or (indices >= D).any() or (indices % 1).any() or (indptr % 1).any():
+        raise ModelFileError("its recent rows are no sparse matrix")
+    return SparseRows(csr_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=(len(indptr) - 1, D)))

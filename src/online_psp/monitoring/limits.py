@@ -1,0 +1,156 @@
+"""How large T² and SPE are by chance: limits that ordinary rows exceed with a given probability.
+
+They hold for rows that are about Gaussian and come independently of those that the model has learned. Heavy tails exceed them more often;
+rows that depend on each other exceed them as often, but in bursts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtri, fdtri
+
+from online_psp.engine.types import Floats
+from online_psp.monitoring.scores import Snapshot, snapshot
+from online_psp.pca import OnlinePCA
+
+LEAST_VALUES = 30
+"""Values that the moments of the SPE need before they are a limit."""
+_LARGEST = 1e100  # units: what a value counts at most
+_ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
+
+
+class SpeMoments(NamedTuple):
+    """Mean and variance of the SPE of the rows so far, with the weights that the model gives to the rows.
+
+    Each SPE is that of a row before the model has learned it.
+    """
+
+    seen: int = 0
+    weight: float = 0.0
+    squares: float = 0.0
+    """Sum of the squared weights."""
+    unit: float = 0.0
+    """A power of two of about the size of the first value, so that squares of values in any units are in range; 0 before there is one."""
+    level: float = 0.0
+    """Mean, in this unit."""
+    scatter: float = 0.0
+    """Weighted sum of squared differences from the mean, in squares of this unit."""
+
+    def take(self, values: Floats, decay: float = 1.0) -> SpeMoments:
+        """The moments after some more values, the newest last; each of them fades what came before by `decay`."""
+        n = len(values)
+        if not n:
+            return self
+        unit = self.unit
+        if not unit and values.any():
+            unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
+        with np.errstate(over="ignore"):
+            values = np.minimum(values / (unit or 1.0), _LARGEST)
+        weights = decay ** np.arange(n - 1.0, -1.0, -1.0)
+        left, added = decay**n, float(weights.sum())
+        level = float(weights @ values) / added
+        total, apart = left * self.weight + added, level - self.level
+        return SpeMoments(
+            self.seen + n,
+            total,
+            left * left * self.squares + float(weights @ weights),
+            unit,
+            self.level + apart * added / total,
+            left * self.scatter + float(weights @ (values - level) ** 2) + apart * apart * left * self.weight * added / total,
+        )
+
+    @property
+    def mean(self) -> float:
+        return self.unit * self.level
+
+    @property
+    def deviation(self) -> float:
+        """Square root of the variance."""
+        return self.unit * math.sqrt(self._variance())
+
+    @property
+    def variance(self) -> float:
+        """Without bias, as in pandas' ``ewm``; NaN of fewer than two values."""
+        return self.deviation**2
+
+    @property
+    def degrees(self) -> float:
+        """The h of g χ²_h: along how many directions of equal variance the SPE would vary as much; NaN where it does not vary."""
+        variance = self._variance()
+        return 2.0 * self.level**2 / variance if variance > 0 else math.nan
+
+    def _variance(self) -> float:
+        """In squares of the unit."""
+        left = self.weight - self.squares / self.weight if self.weight else 0.0
+        return self.scatter / left if left > 0 and self.seen > 1 else math.nan
+
+
+def check_alpha(alpha: float) -> float:
+    """A level between 0 and 1."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
+        raise TypeError(f"alpha must be a probability between 0 and 1; got {alpha!r}.")
+    if not 0.0 < float(alpha) < 1.0:
+        raise ValueError(f"alpha must be a probability between 0 and 1, such as 0.01; got {alpha!r}.")
+    return float(alpha)
+
+
+def t2_limit(model: OnlinePCA, alpha: float = 0.01) -> float:
+    """T² that an ordinary row exceeds with probability alpha.
+
+    With K components learned from n rows (Kish's number, where they are weighted), T² of another Gaussian row is
+    ``K (n² − 1)/(n (n − K))`` times F with K and n − K degrees of freedom.
+
+    Parameters
+    ----------
+    model : OnlinePCA
+        Fitted.
+    alpha : float
+
+    Returns
+    -------
+    float
+        NaN where there are not more rows than components: then nothing is known about the variances.
+    """
+    return t2_limit_of(snapshot(model), check_alpha(alpha))
+
+
+def t2_limit_of(seen: Snapshot, alpha: float) -> float:
+    """`t2_limit` of a snapshot."""
+    K, n = len(seen.variances), seen.samples
+    if not seen.centred:
+        return K * n / (n - K + 1.0) * float(fdtri(K, n - K + 1.0, 1.0 - alpha)) if K and n > K else math.nan
+    return K * (n * n - 1.0) / (n * (n - K)) * float(fdtri(K, n - K, 1.0 - alpha)) if K and n > K else math.nan
+
+
+def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
+    """SPE that an ordinary row exceeds with probability alpha: that of g χ²_h with the mean and the variance found.
+
+    Parameters
+    ----------
+    moments : SpeMoments
+    alpha : float
+
+    Returns
+    -------
+    float
+        NaN before there are 30 values.
+    """
+    alpha = check_alpha(alpha)
+    if moments.seen < LEAST_VALUES:
+        return math.nan
+    h = moments.degrees
+    return moments.mean if math.isnan(h) else moments.mean / h * float(chdtri(h, alpha))
+
+
+def spe_limit_of(seen: Snapshot, moments: SpeMoments, alpha: float) -> float:
+    """`spe_limit`, kept above what is rounding beside the variance of the data."""
+    return max(spe_limit(moments, alpha), _ROUNDING * seen.total) if moments.seen >= LEAST_VALUES else math.nan
+
+
+def isotropic_spe_limit(seen: Snapshot, alpha: float) -> float:
+    """SPE limit where no moments are known: as if the noise were equal along all directions that the model leaves out."""
+    left_out = max(len(seen.mean) - len(seen.variances), 1)
+    return max(seen.noise * float(chdtri(left_out, alpha)), _ROUNDING * seen.total, float(np.finfo(np.float64).tiny))

@@ -1,0 +1,225 @@
+"""How far rows are from a model: inside its subspace (Hotelling's T²) and away from it (the squared prediction error, SPE).
+
+With μ the mean, C (K, D) the components and λ (K,) their variances, a row x has ``y = C (x − μ)``, ``T² = Σ y_k²/λ_k`` and
+``SPE = ‖x − μ − Cᵀy‖²``. Both cost O(DK) a row. A component along which the model has seen no variance is no part of the subspace here:
+what a row has along it counts in the SPE.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from online_psp.engine.libraries import Library
+from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.sizes import CENTRE_BYTES
+from online_psp.engine.types import Array, Floats
+from online_psp.pca import OnlinePCA
+from online_psp.pca.checks import check_rows, check_values
+
+
+class Snapshot(NamedTuple):
+    """A model as scoring needs it, at one moment of its stream."""
+
+    components: Annotated[Floats, "K", "D"]
+    """Principal axes that have variance."""
+    variances: Annotated[Floats, "K"]
+    mean: Annotated[Floats, "D"]
+    samples: float
+    """How many rows of equal weight would have taught as much: Kish's number."""
+    noise: float
+    """Mean variance along the other directions."""
+    total: float
+    """Sum of the variances of the features."""
+    centred: bool
+
+
+class Contributions(NamedTuple):
+    """What each feature adds to the scores of a row; each array has the shape of the rows."""
+
+    t2: Floats
+    """Its sum over the features is T²; a feature may subtract."""
+    spe: Floats
+    """Its sum over the features is the SPE."""
+
+
+def snapshot(model: OnlinePCA) -> Snapshot:
+    """A fitted model as it stands between two calls, whatever other threads teach it meanwhile."""
+    check_is_fitted(model)
+    check_units(model)
+    while True:
+        before = model.n_samples_seen_, model.effective_samples_
+        found = _read(model)
+        if (model.n_samples_seen_, model.effective_samples_) == before:
+            return found
+
+
+def check_units(model: OnlinePCA) -> None:
+    """Refuse a model whose components are not in the units of the rows."""
+    if getattr(model, "standardize", False):
+        raise ValueError("Rows cannot be scored by a model with standardize=True; standardise them first, with StandardScaler.")
+
+
+def _read(model: OnlinePCA) -> Snapshot:
+    components = np.asarray(model.components_, dtype=np.float64)
+    variances = np.asarray(model.explained_variance_, dtype=np.float64)
+    covariance = getattr(model, "scores_covariance_", None)
+    if covariance is not None and np.count_nonzero(covariance - np.diag(np.diagonal(covariance))):  # axes other than the principal ones
+        values, turn = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
+        variances, components = values[::-1], turn[:, ::-1].T @ components
+    centred = bool(model.center)
+    mean = np.asarray(model.mean_, dtype=np.float64) if centred else np.zeros(components.shape[1])
+    total = float(np.sum(model.var_))
+    eps = float(np.finfo(model.components_.dtype).eps)
+    known = variances > components.shape[1] * eps * max(float(variances.max(initial=0.0)), np.finfo(np.float64).tiny)
+    return Snapshot(
+        np.ascontiguousarray(components[known]), variances[known], mean, kish_samples(model), model.noise_variance_, total, centred
+    )
+
+
+def kish_samples(model: OnlinePCA) -> float:
+    """How many rows of equal weight would have taught a model as much, (Σw)²/Σw²."""
+    half_life: Any = model.half_life
+    weight = model.effective_samples_
+    if half_life is None:
+        return float(weight)
+    if isinstance(half_life, int | float):
+        decay = 2.0 ** (-1.0 / half_life)
+        left = decay**model.n_samples_seen_
+        return float((1.0 - left) / (1.0 + left) * (1.0 + decay) / (1.0 - decay))
+    return max(2.0 * weight - 1.0, 1.0)  # where ages are times: as if rows came evenly
+
+
+class Scores(NamedTuple):
+    """T² and SPE of some rows, each (n,)."""
+
+    t2: Any
+    spe: Any
+
+
+def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
+    """Rows that fit a model, finite and of its number of features, or an error that says what is wrong with them."""
+    rows = check_rows(model, X, None, reset=False)
+    check_values(rows, 1.0)
+    return rows
+
+
+def t2(model: OnlinePCA, X: ArrayLike) -> Any:
+    """Distance of rows from the mean within the subspace, in units of its variances: Hotelling's T².
+
+    Parameters
+    ----------
+    model : OnlinePCA
+        Fitted.
+    X : (n, D)
+        Dense, sparse (and never made dense) or, with scikit-learn's ``array_api_dispatch``, of another array library such as torch.
+
+    Returns
+    -------
+    (n,)
+        In the library of X.
+    """
+    return score(snapshot(model), checked_rows(model, X)).t2
+
+
+def spe(model: OnlinePCA, X: ArrayLike) -> Any:
+    """Squared distance of rows from the subspace: the squared prediction error, also called Q.
+
+    For sparse rows it is a difference of squares, and so has an error of about 1e-16 ‖x‖².
+
+    Parameters
+    ----------
+    model : OnlinePCA
+        Fitted.
+    X : (n, D)
+        As for `t2`.
+
+    Returns
+    -------
+    (n,)
+        In the library of X.
+    """
+    return score(snapshot(model), checked_rows(model, X)).spe
+
+
+def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
+    """How much each feature adds to T² and to the SPE of a row: where to look when a row is far off.
+
+    Parameters
+    ----------
+    model : OnlinePCA
+        Fitted.
+    x : (D,) or (n, D)
+
+    Returns
+    -------
+    Contributions
+        ``t2`` and ``spe``, of the shape of `x`.
+    """
+    one = getattr(x, "ndim", None) == 1 if hasattr(x, "ndim") else np.ndim(x) == 1
+    values: Any = x
+    rows = checked_rows(model, values.reshape(1, -1) if one and hasattr(values, "reshape") else [values] if one else values)
+    seen = snapshot(model)
+    apart = rows.dense(np.dtype(np.float64)) - seen.mean
+    y = apart @ seen.components.T
+    inside = (y / seen.variances) @ seen.components * apart
+    outside = (apart - y @ seen.components) ** 2
+    return Contributions(inside[0], outside[0]) if one else Contributions(inside, outside)
+
+
+def score(seen: Snapshot, rows: AnyRows) -> Scores:
+    """T² and SPE of checked rows of any kind."""
+    if isinstance(rows, SparseRows):
+        return _score_sparse(seen, rows)
+    if isinstance(rows, ArrayRows):
+        return _score_array(seen, rows)
+    step = max(1, CENTRE_BYTES // (8 * max(1, rows.D)))
+    parts = [score_dense(seen, rows.X[start : start + step]) for start in range(0, len(rows), step)]
+    return parts[0] if len(parts) == 1 else Scores(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
+    """log SPE and log T², (n,) each, as detectors see them.
+
+    What a model still has to learn makes the SPE larger, by about 1 + (K + 1)/n after n rows. That is taken out, so that learning is no
+    change. (T² has two such terms that nearly cancel: variances and directions are both learned from the same rows.)
+    """
+    K, n = len(seen.variances), seen.samples
+    smallest = 1e-12 * seen.total or float(np.finfo(np.float64).tiny)
+    return np.log(np.maximum(scores.spe * n / (n + K + 1.0), smallest)), np.log(np.maximum(scores.t2, 1e-12))
+
+
+def score_dense(seen: Snapshot, X: Array) -> Scores:
+    """T² and SPE of rows of a NumPy array."""
+    apart = X - seen.mean  # float64, since the mean is
+    y = apart @ seen.components.T
+    apart -= y @ seen.components
+    return Scores(_in_units(y, seen), np.einsum("ij,ij->i", apart, apart))
+
+
+def _in_units(y: Floats, seen: Snapshot) -> Floats:
+    """T² of coordinates."""
+    y = y / np.sqrt(seen.variances)
+    return np.asarray(np.einsum("ij,ij->i", y, y))
+
+
+def _score_sparse(seen: Snapshot, rows: SparseRows) -> Scores:
+    matrix = rows.matrix().astype(np.float64)
+    y = matrix @ seen.components.T - seen.components @ seen.mean
+    squares = rows.squares() - 2.0 * (matrix @ seen.mean) + seen.mean @ seen.mean
+    along = np.einsum("ij,ij->i", y, y)
+    return Scores(_in_units(y, seen), np.maximum(squares - along, 0.0))
+
+
+def _score_array(seen: Snapshot, rows: ArrayRows) -> Scores:
+    library = Library(rows.library.xp, rows.X, rows.library.dtype)
+    of, total = library.of, library.xp.sum
+    components = of(seen.components)
+    apart = rows.X - of(seen.mean)
+    y = apart @ components.T
+    rest = apart - y @ components
+    scaled = y / of(np.sqrt(seen.variances))
+    return Scores(total(scaled * scaled, axis=1), total(rest * rest, axis=1))
