@@ -92,3 +92,15 @@ def test_anomalies_have_the_highest_scores() -> None:
     assert scores[:20] == [0.0] * 20, "nothing is known of the first samples"
     assert roc_auc_score(labels[100:], scores[100:]) > 0.98
     assert np.mean(np.array(scores[100:])[np.array(labels[100:]) == 0] > 1) < 0.05
+
+
+def test_a_missing_feature_of_any_type_counts_as_its_mean() -> None:
+    """Features need not be text: numbers and tuples are names as well."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((60, 3)), columns=pd.Index([1, ("a", 2), "c"], tupleize_cols=False))
+    model = OnlinePCA(n_components=2)
+    model.learn_many(frame)
+    without = model.transform_many(frame[[1, "c"]])
+    filled = frame.copy()
+    filled[("a", 2)] = frame[("a", 2)].mean()
+    assert np.allclose(without, model.transform_many(filled))

@@ -44,7 +44,7 @@ class OnlinePCA(base.MiniBatchTransformer):
     n_components
         How many components; outputs are named ``pc0``, ``pc1``, …
     algorithm
-        One of fsm, sm, ipca, ccipca.
+        Streaming algorithm to use, a name in `online_psp.ALGORITHMS`.
     oversample
         Directions kept beyond `n_components`; as many again and eight more by default.
     whiten
@@ -65,7 +65,7 @@ class OnlinePCA(base.MiniBatchTransformer):
     def __init__(
         self,
         n_components: int = 2,
-        algorithm: str = "fsm",
+        algorithm: str = "block",
         oversample: int | None = None,
         whiten: bool = False,
     ) -> None:
@@ -128,10 +128,10 @@ class OnlinePCA(base.MiniBatchTransformer):
         return _row(x, self._features, self._mean)
 
     def _rows(self, X: pd.DataFrame) -> Array:
-        missing = [feature for feature in self._features if feature not in X.columns]
-        if missing:
-            X = X.assign(**{str(feature): self._mean()[self._features.index(feature)] for feature in missing})
-        return np.asarray(X[self._features].to_numpy(dtype=np.float64))
+        rows = X.reindex(columns=self._features).to_numpy(dtype=np.float64)
+        absent = [i for i, feature in enumerate(self._features) if feature not in X.columns]
+        rows[:, absent] = self._mean()[absent]
+        return np.asarray(rows)
 
 
 class SubspaceAnomaly(AnomalyDetector):

@@ -97,6 +97,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_components_, n_features_in_, n_samples_seen_ : int
     effective_samples_ : float
         Sum of the weights of the rows, faded where the model forgets.
+    kish_samples_ : float
+        Kish's effective number of samples: the square of the sum of the weights over the sum of their squares.
     scores_covariance_ : (n_components_, n_components_)
         Covariance of the output of `transform`, before whitening: diagonal unless `axes` are stable.
     exact_ : bool
@@ -410,6 +412,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def effective_samples_(self) -> float:
         return self._view().weight
+
+    @property
+    def kish_samples_(self) -> float:
+        view = self._view()
+        return view.weight**2 / view.squares if view.squares > 0 else 0.0
 
     @property
     def n_components_(self) -> int:

@@ -39,7 +39,8 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
     found = model_file.read(path)
     try:
         if found.kind != "OnlinePCA":
-            raise ModelFileError(f"it holds the {found.state.get('algorithm')} algorithm by itself, not an OnlinePCA")
+            what = f"the {found.state.get('algorithm')} algorithm by itself" if found.kind == "algorithm" else f"a {found.kind}"
+            raise ModelFileError(f"it holds {what}, not an OnlinePCA")
         fields = Fields(found.arrays, found.state)
         model = pca_from_state(fields, cls)
         fields.nothing_left()
