@@ -92,7 +92,7 @@ def _append_npy(file: BinaryIO, target: Path, parts: Parts, table: Table) -> Non
 def _write_csv(file: BinaryIO, parts: Parts, table: Table, head: bool = True) -> None:
     if head:
         file.write(_line([*table.ids, *table.names]))
-    cells = [_whole_cell if name in table.whole else _cell for name in table.names]
+    cells: list[Callable[[float], str]] = [_whole_cell if name in table.whole else _cell for name in table.names]
     for scores, ids in parts:
         if ids is None:
             file.write("".join(",".join(_cells(cells, row)) + "\n" for row in scores.tolist()).encode())

@@ -99,7 +99,7 @@ def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
         spe_limit = isotropic_spe_limit(seen, level)
         if not job.quiet and len(seen.variances) < len(seen.mean):
             say(
-                f"{job.model} was fitted without --monitor, or to few rows: the limit of the SPE takes the variance outside the subspace to be "
-                "equal along all directions, and is too low where it is not."
+                f"{job.model} was fitted without --monitor, or to few rows: the limit of the SPE takes the variance outside the subspace "
+                "to be equal along all directions, and is too low where it is not."
             )
     return Scoring(stored.model, seen, t2_limit, spe_limit, order)
