@@ -65,7 +65,8 @@ def score(
 ) -> None:
     """Score rows by a model: T² and SPE, their limits, and whether a row is an outlier.
 
-    The output has a row for each row of the source, with its number from 1. With --on-bad-row skip, scores of bad rows are NaN.
+    The output has a row for each row of the source, with its number from 1. With --on-bad-row skip, scores of bad rows are NaN. Limits
+    of a model that has learned fewer than 20 rows, or 5 a component, are NaN.
     """
     from online_psp.io.runs import take_names
 
@@ -83,6 +84,7 @@ def score(
 def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
     """How to score rows; the limit of the SPE is the monitor's, where there was one that has seen enough rows."""
     from online_psp.monitoring.limits import isotropic_spe_limit, spe_limit_of, t2_limit_of
+    from online_psp.monitoring.monitor import rows_needed
     from online_psp.monitoring.scores import snapshot
 
     monitor = stored.monitor
@@ -90,11 +92,11 @@ def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
     seen = snapshot(stored.model)
     t2_limit = t2_limit_of(seen, level)
     spe_limit = math.nan if monitor is None else spe_limit_of(seen, monitor.moments, level)
-    if math.isnan(t2_limit):
-        spe_limit = math.nan
-        if not job.quiet:
-            learned = plural(stored.model.n_samples_seen_, "row")
-            say(f"{job.model} has learned {learned}, too few for limits with {plural(len(seen.variances), 'component')}: they are NaN.")
+    needed = rows_needed(stored.model.n_components_)
+    if seen.samples < needed or math.isnan(t2_limit):
+        t2_limit = spe_limit = math.nan
+        known = f"learned {plural(int(seen.samples), 'row')} of equal weight, and limits need {needed}"
+        say(f"{job.model} has {known if seen.samples < needed else 'seen no variance'}: there are none, and no row is an outlier.")
     elif math.isnan(spe_limit):
         spe_limit = isotropic_spe_limit(seen, level)
         if not job.quiet and len(seen.variances) < len(seen.mean):
