@@ -126,7 +126,7 @@ class _Process:
         with job.open("wb") as stream:
             pickle.dump(self._job.path, stream)
             pickle.dump(self._job, stream)
-        # The working folder comes last, and only once everything of ours is imported: a module beside the data must not take another's place.
+        # The working folder comes last, once everything of ours is imported: a module beside the data must not take another's place.
         places = [place for place in sys.path if place and os.path.realpath(place) != os.path.realpath(os.curdir)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         if self._ended:
