@@ -221,7 +221,7 @@ def test_a_killed_run_is_resumed_with_its_table(tmp_path: Path, checkpoints: lis
     for copy, row in copies[:-1]:
         shutil.copy(copy, model)
         lines = whole.splitlines(keepends=True)
-        table.write_bytes(b"".join(lines[: row + 30]) + b"999,0.12")
+        table.write_bytes(b"".join(lines[: row + 30]) + b"999,0.12" * 20_000)
         psp("fit", source, "-o", model, "--monitor", table, "--resume", *options)
         assert table.read_bytes() == whole, f"resumed at row {row}"
         assert model.read_bytes() == end, f"resumed at row {row}"
