@@ -18,11 +18,11 @@ _PICTURES = 24
 
 def plot(
     model: Annotated[Path, typer.Argument(help="Model file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Picture: .png, .pdf, .svg or .jpg.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plot the variances, and the components as pictures where the source was pictures."""
+    """Plot the explained variances, and the components as images if the source was images."""
     if output.suffix not in _SUFFIXES:
         usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
     with writing(output, force) as target:

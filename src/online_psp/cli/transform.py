@@ -42,20 +42,24 @@ class Way(NamedTuple):
 def transform(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Annotated[list[str], typer.Argument(help="Rows to project, as in psp fit; with --inverse, scores.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Scores: .npy, .csv or .parquet; - for CSV on standard output.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File for the scores: .npy, .csv or .parquet; - writes CSV to standard output.")
+    ],
     reading: dict[str, Any],
-    inverse: Annotated[bool, typer.Option("--inverse", help="Transform scores back to rows.")] = False,
-    form: Annotated[str | None, typer.Option("--format", help="npy, csv or parquet; by the end of the output's name otherwise.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add rows at the end of the output.")] = False,
-    block: Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")] = None,
+    inverse: Annotated[bool, typer.Option("--inverse", help="Map scores back to rows.")] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Output format: npy, csv or parquet; by default, the output's extension decides.")
+    ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Append to the output file.")] = False,
+    block: Annotated[int | None, typer.Option(min=1, help="Number of rows to read at a time.")] = None,
     on_bad_row: OnBadRow = "stop",
     force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Project rows on the components of a model, or back.
+    """Project rows onto the components of a model, or map scores back to rows.
 
-    The output has a row for each row of the source. With --on-bad-row skip, those of bad rows are NaN.
+    The output has a row for each row of the source. With --on-bad-row skip, bad rows become NaN.
     """
     from online_psp.io.runs import take_names
 
