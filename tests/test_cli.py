@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from online_psp import OnlinePCA
+from online_psp import ALGORITHMS, OnlinePCA
 from online_psp.cli._errors import plain
 from online_psp.cli._progress import Progress
 from online_psp.cli.main import app
@@ -101,13 +101,23 @@ def test_help_speaks_the_words_of_the_ecosystem() -> None:
     for words in ("Shuffle rows within windows", "Continue from the checkpoint", "Streaming algorithm to use", "--n-components"):
         assert words in shown
     assert "--gamma" not in shown
+    line = next(line for line in shown.splitlines() if "Streaming algorithm to use" in line)
+    assert not [name for name in ALGORITHMS if name not in line], f"the help of --algorithm must name every algorithm: {line}"
+    for command in ("evaluate", "bench"):
+        assert "--n-components" in psp(command, "--help", env={"COLUMNS": "300", "TERM": "dumb"}).stdout
 
 
 def test_completion_is_installed(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     done = subprocess.run([*PSP, "--install-completion", "bash"], env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert list(tmp_path.rglob("*.sh")), "no completion script was written"
+    scripts = list(tmp_path.rglob("*.sh"))
+    assert scripts, "no completion script was written"
+    assert "_PSP_COMPLETE=complete_bash" in scripts[0].read_text()
+    for words, expected in {"psp tran": "transform", "psp fit --che": "--checkpoint-every"}.items():
+        asked = {"_PSP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        done = subprocess.run(PSP, env={**environment, **asked}, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout.split() == [expected], f"{words} was completed by {done.stdout!r}"
 
 
 def test_start_up_is_light() -> None:

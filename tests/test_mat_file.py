@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
+from scipy.sparse import csc_array
 
 from online_psp import OnlinePCA
 from online_psp.io.model_file import ModelFileError
@@ -43,6 +44,8 @@ def test_mat_files_hold_what_was_learned(tmp_path: Path) -> None:
         ({"version": 2}, "version"),
         ({"components": np.ones((2, 4))}, "orthonormal"),
         ({"components": {"a": 1}}, "struct"),
+        ({"components": csc_array(np.eye(2, 4))}, "'components' is a sparse matrix"),
+        ({"digest": csc_array(np.eye(2, 4))}, "'digest' is a sparse matrix"),
         ({"mean": np.zeros(3)}, "must have 4"),
         ({"explained_variance": [1.0, -1.0]}, "negative"),
         ({"explained_variance": [1.0, np.nan]}, "finite"),

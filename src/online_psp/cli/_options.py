@@ -74,42 +74,53 @@ def _on_drift(value: str) -> str:
 
 #: Keywords of `open_source`.
 READING: dict[str, Option] = {
-    "dtype": Option(str, ("--dtype",), "float32 or float64; with --features, the type of the raw binary data."),
-    "features": Option(int, ("--features",), "Values in a row of raw binary.", 1),
-    "columns": Option(str, ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, with commas.", convert=_columns),
-    "exclude": Option(str, ("--exclude",), "Columns to leave out, in the same way.", convert=_columns),
-    "ids": Option(str, ("--ids",), "Columns that identify rows: not learned, carried through to the output.", convert=_columns),
-    "time_column": Option(str, ("--time-column",), "Column with the time of each row: not learned."),
-    "header": Option(bool, ("--header/--no-header",), "Whether text begins with column names; found out by default."),
-    "delimiter": Option(str, ("--delimiter",), "What stands between the values of text; found out by default."),
-    "decimal": Option(str, ("--decimal",), "Decimal point of text: . or ,"),
-    "na_values": Option(str, ("--na-values",), "Text that stands for a missing value, with commas between several.", convert=_columns),
-    "comment": Option(str, ("--comment",), "Lines of text that begin with this are skipped."),
-    "skip_rows": Option(int, ("--skip-rows",), "Lines of text to skip at the beginning.", 0),
-    "encoding": Option(str, ("--encoding",), "Encoding of text; UTF-8 by default."),
-    "keep_index": Option(bool, ("--keep-index",), "Learn an unnamed first column of row numbers too."),
-    "final": Option(bool, ("--final/--growing",), "Whether a last line without a newline is whole; with --growing it waits for the rest."),
-    "max_memory": Option(str, ("--max-memory",), "Most memory for a block of rows, as 500M or 2G; a quarter of RAM.", convert=_bytes),
+    "dtype": Option(str, ("--dtype",), "Working precision, float32 or float64; with --features, the dtype of the raw binary file."),
+    "features": Option(int, ("--features",), "Number of values per row of a raw binary file.", 1),
+    "columns": Option(
+        str, ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, comma-separated.", convert=_columns
+    ),
+    "exclude": Option(str, ("--exclude",), "Columns to leave out, written the same way.", convert=_columns),
+    "ids": Option(str, ("--ids",), "ID columns: not learned, copied to the output.", convert=_columns),
+    "time_column": Option(str, ("--time-column",), "Column with the time of each row; it is not learned."),
+    "header": Option(bool, ("--header/--no-header",), "Whether the first line of text has column names; detected by default."),
+    "delimiter": Option(str, ("--delimiter",), "Delimiter between values in text files; detected by default."),
+    "decimal": Option(str, ("--decimal",), "Decimal separator in text files, . or , (detected by default)."),
+    "na_values": Option(
+        str, ("--na-values",), "Strings to read as missing values, comma-separated, besides the usual ones.", convert=_columns
+    ),
+    "comment": Option(str, ("--comment",), "Skip lines that begin with this."),
+    "skip_rows": Option(int, ("--skip-rows",), "Number of lines to skip at the beginning of a text file.", 0),
+    "encoding": Option(str, ("--encoding",), "Encoding of text files; detected by default."),
+    "keep_index": Option(bool, ("--keep-index",), "Keep an unnamed first column of row numbers as a feature."),
+    "final": Option(
+        bool, ("--final/--growing",), "Take a last line without a newline as complete, or (--growing) wait for the rest of it."
+    ),
+    "max_memory": Option(
+        str, ("--max-memory",), "Memory limit for a block of rows (500M, 2G); a quarter of RAM by default.", convert=_bytes
+    ),
 }
 
 #: Parameters of `OnlinePCA`.
 SETTINGS: dict[str, Option] = {
-    "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use."),
-    "oversample": Option(int, ("--oversample",), "Directions kept beyond the components.", 0),
-    "center": Option(bool, ("--center/--no-center",), "Subtract the mean."),
+    "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use: block (the default), fsm, sm, ipca, ccipca or oja."),
+    "oversample": Option(int, ("--oversample",), "Extra directions to keep beyond the components; K + 32 by default.", 0),
+    "center": Option(bool, ("--center/--no-center",), "Subtract the mean, which is learned along the way."),
     "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),
     "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
     "half_life": Option(
-        str, ("--half-life",), "Rows (10000), or time (1h, with --time-column), after which a row counts half.", convert=_half_life
+        str,
+        ("--half-life",),
+        "Forget: the number of rows (10000), or the time (1h, with --time-column), after which a row counts half.",
+        convert=_half_life,
     ),
-    "axes": Option(str, ("--axes",), "principal, or stable: axes that stay near those before them."),
+    "axes": Option(str, ("--axes",), "principal, or stable for axes that change smoothly over time."),
 }
 
 #: Keywords of `runs.start`.
 FEEDING: dict[str, Option] = {
-    "block": Option(int, ("--block",), "Rows read at a time.", 1),
-    "epochs": Option(int, ("--epochs",), "Passes over the source.", 1),
-    "shuffle_buffer": Option(int, ("--shuffle-buffer",), "Shuffle rows within windows of this many; 0 keeps their order.", 0),
+    "block": Option(int, ("--block",), "Number of rows to read at a time.", 1),
+    "epochs": Option(int, ("--epochs",), "Number of passes over the source.", 1),
+    "shuffle_buffer": Option(int, ("--shuffle-buffer",), "Shuffle rows within windows of N; 0 keeps their order.", 0),
     "seed": Option(int, ("--seed",), "Seed for shuffling.", 0),
 }
 
@@ -126,7 +137,7 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output at the end.")]
-OnBadRow = Annotated[str, typer.Option(help="stop or skip.")]
+OnBadRow = Annotated[str, typer.Option(help="What to do with a row that cannot be used: stop or skip.")]
 
 
 def check_on_bad_row(value: str) -> None:

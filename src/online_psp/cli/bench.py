@@ -16,20 +16,23 @@ from online_psp.cli._errors import INTERRUPTED, fail, usage
 def bench(
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", "-d", help="spiked, power-law, a data set known by name, or a file; may be given several times."),
+        typer.Option("--data", "-d", help="spiked, power-law, a registered data set, or a file; repeatable."),
     ] = None,
     components: Annotated[
-        int | None, typer.Option("-k", "--components", min=1, help="Directions sought; 16, or less for narrow data.")
+        int | None,
+        typer.Option("-k", "--n-components", "--components", min=1, help="Number of components; 16 by default, fewer for narrow data."),
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only methods whose name has this in it; may be given several times.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sets and one run of each: a minute at most.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only run methods whose name contains this; repeatable.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data sets, one run each: a minute at most.")] = False,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Timed fits of each; slow ones get fewer.", show_default="3, or 1 with --quick")
+        int | None, typer.Option(min=1, help="Timed fits per method; slow methods get fewer.", show_default="3, or 1 with --quick")
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=32, help="Rows of each set at most; 20,000 of stored ones by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the CSV file, the picture and the page.")] = Path("psp-bench"),
+    rows: Annotated[
+        int | None, typer.Option(min=32, help="Maximum number of rows per data set; 20,000 by default for stored ones.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Output folder for the CSV file, the plot and the report.")] = Path("psp-bench"),
 ) -> None:
-    """Compare with what people would use instead: time, error and memory on the same rows, single-threaded, in one process."""
+    """Compare with other libraries: time, error and memory on the same rows, single-threaded, in one process."""
     from rich.console import Console
     from rich.progress import Progress
 

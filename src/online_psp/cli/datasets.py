@@ -9,9 +9,11 @@ import typer
 
 
 def datasets(
-    data_home: Annotated[Path | None, typer.Option(help="Folder to look in before ONLINE_PSP_DATA and the user's cache.")] = None,
+    data_home: Annotated[
+        Path | None, typer.Option(help="Folder with the data sets, searched before ONLINE_PSP_DATA and the user's cache.")
+    ] = None,
 ) -> None:
-    """List the data sets known by name: what is present (and whether its checksum is right), N × D, licence and source."""
+    """List the registered data sets: whether they are present and their checksums match, N × D, licence and source."""
     from rich.console import Console
 
     from online_psp.datasets.registry import KNOWN, search_path

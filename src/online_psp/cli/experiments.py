@@ -54,8 +54,10 @@ def _default_jobs() -> int:
     return min(os.cpu_count() or 1, 8)  # every process holds its data
 
 
-DataHome = Annotated[Path | None, typer.Option(help="Folder of the data sets; before ONLINE_PSP_DATA and the user's cache.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes.", default_factory=_default_jobs, show_default="one a core, 8 at most")]
+DataHome = Annotated[Path | None, typer.Option(help="Folder with the data sets, searched before ONLINE_PSP_DATA and the user's cache.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Number of parallel processes.", default_factory=_default_jobs, show_default="one per core, at most 8")
+]
 
 
 def whole_command(context: typer.Context) -> str:
@@ -83,20 +85,20 @@ def _find_modules_here(algorithms: Sequence[str]) -> None:
 
 def reproduce(
     context: typer.Context,
-    figure: Annotated[Which, typer.Argument(help="Which figure of the paper.")],
+    figure: Annotated[Which, typer.Argument(help="Figure of the paper to reproduce.")],
     jobs: Jobs,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four in minutes.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for rows, pictures and the report.")] = Path("psp-results"),
-    seed: Annotated[int, typer.Option(help="Seed of the first trial; the others follow.")] = 0,
-    trials: Annotated[int | None, typer.Option(min=1, help="At most so many trials; more can be asked for later.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four figures in minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Output folder for results, plots and the report.")] = Path("psp-results"),
+    seed: Annotated[int, typer.Option(help="Random seed of the first trial; later trials count up from it.")] = 0,
+    trials: Annotated[int | None, typer.Option(min=1, help="Maximum number of trials; a later run can add more.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("--algorithm", "-a", help="module:Class, a further curve of figures 2 and 3; may be given several times."),
+        typer.Option("--algorithm", "-a", help="module:Class to add as a curve to figures 2 and 3; repeatable."),
     ] = None,
     data_home: DataHome = None,
-    recordings: Annotated[Path | None, typer.Option(help="Folder of recorded runs of the authors' package to compare with.")] = None,
+    recordings: Annotated[Path | None, typer.Option(help="Folder with recorded runs of the authors' package, to compare with.")] = None,
 ) -> None:
-    """Reproduce the paper's figures, with a report and verdicts. A run that was stopped goes on where it was."""
+    """Reproduce the paper's figures, with a report and verdicts. An interrupted run continues where it stopped."""
     from rich.console import Console
 
     from online_psp.experiments.evaluation import parse_curve
@@ -123,31 +125,35 @@ def reproduce(
 
 def evaluate(
     context: typer.Context,
-    data: Annotated[str, typer.Option("--data", "-d", help="A file or folder, a known data set, or spiked:D=1024,K=16,rho=0.01,N=6000.")],
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="A file or folder, a registered data set, or spiked:D=1024,K=16,rho=0.01,N=6000.")
+    ],
     components: Annotated[
-        int | None, typer.Option("-k", "--components", min=1, help="Directions sought; spiked data knows its own.")
+        int | None, typer.Option("-k", "--n-components", "--components", min=1, help="Number of components; spiked data sets its own.")
     ] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("--algorithm", "-a", help="module:Class, with options after commas (m:C,gamma=0.6); may be given several times."),
+        typer.Option("--algorithm", "-a", help="module:Class to evaluate, with options after commas (m:C,gamma=0.6); repeatable."),
     ] = None,
     track: Annotated[
         list[TrackName] | None,
-        typer.Option(help="Make the stream harder: drift, missing, outliers, sorted or all; may be given several times."),
+        typer.Option(help="Make the stream harder: drift, missing, outliers, sorted or all; repeatable."),
     ] = None,
-    builtin: Annotated[bool, typer.Option(help="Run the built-in algorithms beside it.")] = True,
-    trials: Annotated[int, typer.Option(min=1, help="Orders of the samples, or draws of spiked ones.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the first order.")] = 0,
-    batch: Annotated[int | None, typer.Option(min=1, help="Rows a time for partial_fit; 5 K by default.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that one pass of an algorithm may take; none by default.")] = None,
-    key: Annotated[str | None, typer.Option(help="Which array of a .npz or .mat file.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for rows, pictures and report.")] = Path("psp-evaluation"),
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that the folder has already, of the same code.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; with more than one, times disturb each other.")] = 1,
+    builtin: Annotated[bool, typer.Option(help="Also run the built-in algorithms.")] = True,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials, each with another order (or draw) of the samples.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the data.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed of the first trial.")] = 0,
+    batch: Annotated[int | None, typer.Option(min=1, help="Rows per call of partial_fit; 5 K by default.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Time limit in seconds for one pass of an algorithm; none by default.")] = None,
+    key: Annotated[str | None, typer.Option(help="Name of the array in a .npz or .mat file.")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder for results, plots and the report.")] = Path("psp-evaluation"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Reuse results already in the output folder, if they come from the same code.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes; more than one makes timings less reliable.")] = 1,
     data_home: DataHome = None,
 ) -> None:
-    """Compare your algorithm with the built-in ones on your data: error, time and memory, each in a process of its own.
+    """Compare your algorithm with the built-in ones on your data: error, time and memory, each in its own process.
 
     An algorithm is anything with fit_next and get_components, with partial_fit and components_, or with learn_one and transform_one.
     """
@@ -182,10 +188,10 @@ def evaluate(
 
 def leaderboard(
     context: typer.Context,
-    rows: Annotated[list[Path], typer.Argument(help="Files of rows that psp evaluate wrote.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page.")] = Path("leaderboard.html"),
+    rows: Annotated[list[Path], typer.Argument(help="Result files written by psp evaluate.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("leaderboard.html"),
 ) -> None:
-    """Make one page of many evaluations: every algorithm on every track, error against time, ranked, with bootstrap intervals."""
+    """Combine evaluations into one ranked page: every algorithm on every track, with bootstrap intervals."""
     from rich.console import Console
 
     from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
@@ -200,15 +206,17 @@ def leaderboard(
     console.print(f"page: {page}")
 
 
-datasets = typer.Typer(help="Data sets known by name: list them, add your own.", invoke_without_command=True)
+datasets = typer.Typer(help="List the registered data sets, or add your own.", invoke_without_command=True)
 
 
 @datasets.callback()
 def _list(
     context: typer.Context,
-    data_home: Annotated[Path | None, typer.Option(help="Folder to look in before ONLINE_PSP_DATA and the user's cache.")] = None,
+    data_home: Annotated[
+        Path | None, typer.Option(help="Folder with the data sets, searched before ONLINE_PSP_DATA and the user's cache.")
+    ] = None,
 ) -> None:
-    """List the data sets known by name: what is present (and whether its checksum is right), N × D, licence and source."""
+    """List the registered data sets, or add your own."""
     if context.invoked_subcommand is None:
         from online_psp.datasets.own import own_sets
 
@@ -220,12 +228,12 @@ def _list(
 
 @datasets.command()
 def add(
-    name: Annotated[str, typer.Argument(help="What to call it.")],
-    file: Annotated[Path, typer.Argument(help="A file or folder that can be read.")],
-    key: Annotated[str | None, typer.Option(help="Which array of a .npz or .mat file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a set of yours that has this name.")] = False,
+    name: Annotated[str, typer.Argument(help="Name for the data set.")],
+    file: Annotated[Path, typer.Argument(help="File or folder of rows.")],
+    key: Annotated[str | None, typer.Option(help="Name of the array in a .npz or .mat file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace your data set of this name.")] = False,
 ) -> None:
-    """Give a file of yours a name, so that --data takes it from everywhere. The file stays where it is; a change of it is noticed."""
+    """Register a file under a name for --data. The file stays where it is; later changes to it are detected."""
     from online_psp.datasets.own import add_set
 
     with _stoppable():

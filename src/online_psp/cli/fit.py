@@ -17,7 +17,7 @@ from online_psp.cli._monitoring import check_monitoring, monitored, say_monitore
 from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
 
 Sources = Annotated[
-    list[str], typer.Argument(help="Files or folders, read one after the other; file.h5::/dataset; or - for standard input.")
+    list[str], typer.Argument(help="Files, folders or quoted globs, read one after the other; file.h5::/dataset; - for standard input.")
 ]
 Every = Annotated[str, typer.Option(help="Time between checkpoints (30s, 5m, 1h), or a number of samples.")]
 
@@ -51,21 +51,23 @@ class Task(NamedTuple):
 @grouped(settings=SETTINGS, feeding=FEEDING, monitoring=MONITORING, reading=READING)
 def fit(
     sources: Sources,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file; checkpoints go there too.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write; checkpoints go there too.")],
     settings: dict[str, Any],
     feeding: dict[str, Any],
     monitoring: dict[str, Any],
     reading: dict[str, Any],
     components: Annotated[
         str | None,
-        typer.Option("--n-components", "--components", "-k", help="Number of components, or the share of variance to explain (0.95)."),
+        typer.Option("--n-components", "--components", "-k", help="Number of components, or the fraction of variance to explain (0.95)."),
     ] = None,
     checkpoint_every: Every = "60s",
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in the model file, if there is one.")] = False,
     resume_at_end: Annotated[
-        bool, typer.Option("--resume-at-end", help="The same, for a pipe that continues where it was interrupted.")
+        bool, typer.Option("--resume-at-end", help="Like --resume, for a pipe that starts where the last one ended.")
     ] = False,
-    update: Annotated[bool, typer.Option("--update", help="Learn the source on top of the model in the model file.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Learn the source on top of the existing model, whatever it was fitted to.")
+    ] = False,
     on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
     quiet: Quiet = False,
@@ -91,11 +93,11 @@ def update(
     reading: dict[str, Any],
     checkpoint_every: Every = "60s",
     on_bad_row: OnBadRow = "stop",
-    force: Annotated[bool, typer.Option("--force", help="Also where an earlier run over another source was not finished.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Update even if an earlier run over another source was not finished.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn more rows on top of a model, in place."""
+    """Learn more rows on top of a model, and update its file in place."""
     _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, checkpoint_every, quiet, as_json, monitoring))
 
 

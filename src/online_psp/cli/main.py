@@ -31,7 +31,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
-    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
     """Streaming principal subspace projection and online PCA."""
 
@@ -46,8 +46,8 @@ app.command()(plot)
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("psp-demo.png")) -> None:
-    """Every algorithm on data that needs no download: time, accuracy, a picture."""
+def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("psp-demo.png")) -> None:
+    """Run every algorithm on data that needs no download: time, accuracy, a plot."""
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table

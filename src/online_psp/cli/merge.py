@@ -13,13 +13,13 @@ from online_psp.cli._options import AsJson, Force, Quiet
 
 
 def merge(
-    models: Annotated[list[Path], typer.Argument(help="Model files, of different rows of the same features.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The merged model.")],
+    models: Annotated[list[Path], typer.Argument(help="Model files, fitted to different rows with the same features.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the merged model.")],
     force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge models of different rows into one."""
+    """Merge models fitted to different rows into one."""
     if len(models) < 2:
         usage("There must be at least two models to merge.")
     with writing(output, force) as target:

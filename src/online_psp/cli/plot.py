@@ -19,7 +19,7 @@ _PICTURES = 24
 
 def plot(
     model: Annotated[Path, typer.Argument(help="Model file; or a .csv table of psp score or psp fit --monitor.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Picture: .png, .pdf, .svg or .jpg.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:

@@ -35,7 +35,7 @@ def transform(
     sources: Annotated[list[str], typer.Argument(help="Rows to project, as in psp fit; with --inverse, scores.")],
     output: TableOutput,
     reading: dict[str, Any],
-    inverse: Annotated[bool, typer.Option("--inverse", help="Transform scores back to rows.")] = False,
+    inverse: Annotated[bool, typer.Option("--inverse", help="Map scores back to rows.")] = False,
     form: Form = None,
     append: Append = False,
     block: BlockRows = None,
@@ -44,9 +44,9 @@ def transform(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Project rows on the components of a model, or back.
+    """Project rows onto the components of a model, or map scores back to rows.
 
-    The output has a row for each row of the source. With --on-bad-row skip, those of bad rows are NaN.
+    The output has a row for each row of the source. With --on-bad-row skip, bad rows become NaN.
     """
     from online_psp.io.runs import take_names
 

@@ -1,8 +1,8 @@
-"""MAT files of version 5: the small part of the format that models need, read and written here.
+"""MAT files of version 5: the part of the format that models and tables need, read and written here.
 
-Only real matrices of numbers and text, plain or compressed, as MATLAB's and Octave's ``save -v6`` and ``-v7`` write them. Every length is
-checked against the bytes that are there before anything is taken, and what is compressed may not grow without bound: a damaged file, or one
-made on purpose, is a `MatError` and nothing worse.
+Real matrices of numbers, full or sparse, and text, plain or compressed, as MATLAB's and Octave's ``save -v6`` and ``-v7`` write them. Every
+length is checked against the bytes that are there before anything is taken, and what is compressed may not grow without bound: a damaged
+file, or one made on purpose, is a `MatError` and nothing worse.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from online_psp.engine.types import Array
 
@@ -21,8 +22,8 @@ _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
-_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "text", 5: "sparse matrix", 16: "function", 17: "opaque object"}
-_CHAR, _FIRST_NUMERIC, _LAST_NUMERIC = 4, 6, 15
+_CLASSES = {1: "a cell array", 2: "a struct", 3: "an object", 16: "a function", 17: "an object"}
+_CHAR, _SPARSE, _FIRST_NUMERIC, _LAST_NUMERIC, _OPAQUE = 4, 5, 6, 15, 17
 _COMPLEX = 0x08
 _ENOUGH = 4096  # bytes that hold the tags, the shape and the name of a matrix
 _LONGEST_NAME, _LONGEST_TEXT = 63, 1 << 26
@@ -34,6 +35,14 @@ class MatError(ValueError):
     """A file that is no MAT file of version 5, not a whole one, or has variables of other kinds."""
 
 
+class KindError(MatError):
+    """A variable of a kind that is not read here; the file may be whole."""
+
+
+class NewerMatError(MatError):
+    """A MAT file of version 7.3, which is an HDF5 file."""
+
+
 class _Element(NamedTuple):
     """A tagged piece of a file."""
 
@@ -43,43 +52,73 @@ class _Element(NamedTuple):
     """Where the next one begins."""
 
 
-class _Variable(NamedTuple):
+class Variable(NamedTuple):
     """What a matrix says of itself before its values."""
 
     name: str
     kind: int
     complex: bool
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
+    """Two numbers or more; none for objects, which do not say."""
     values_at: int
+
+    @property
+    def sparse(self) -> bool:
+        return self.kind == _SPARSE
 
 
 # Reading
 
 
-def read_variables(data: bytes, wanted: Collection[str]) -> dict[str, Any]:
-    """The wanted variables of a file: arrays of two dimensions, and str for text."""
+def list_variables(data: bytes) -> list[Variable]:
+    """All named variables of a file, of whatever kinds; their values are not unpacked."""
+    order = _byte_order(data)
+    found = [_describe(_beginning(element, order), order) for element in _elements(memoryview(data), _HEADER, order)]
+    return [variable for variable in found if variable.name]
+
+
+def read_variables(data: bytes, wanted: Collection[str], room: int | None = None) -> dict[str, Any]:
+    """The wanted variables of a file: arrays of two dimensions, `csc_array` for sparse ones, and str for text.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+    wanted : names
+    room : int, optional
+        Bytes that compressed variables may unpack to; by default 256 MB and twenty times the file.
+    """
+    order = _byte_order(data)
+    room = _ALWAYS + _GROWTH * len(data) if room is None else room
+    found: dict[str, Any] = {}
+    for element in _elements(memoryview(data), _HEADER, order):
+        name = _describe(_beginning(element, order), order).name
+        if name not in wanted:
+            continue
+        if name in found:
+            raise MatError(f"it has the variable {name!r} twice")
+        content = _whole(element, order, room)
+        room -= len(content) if element.kind == _COMPRESSED else 0
+        found[name] = _values(content, _describe(content, order), order)
+    return found
+
+
+def is_version_4(data: bytes) -> bool:
+    """Whether a file may be one of MATLAB 4, which has no header; text, which begins those of version 5, has no zeros."""
+    return 0 in data[:4]
+
+
+def _byte_order(data: bytes) -> str:
+    """The byte order of a file of version 5, as `struct` writes it."""
     if len(data) < _HEADER:
         raise MatError("it is shorter than the header of a MAT file")
     order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:128]))
     version = 0 if order is None else struct.unpack(order + "H", data[124:126])[0]
     if version == 0x0200:
-        raise MatError("it is a MAT file of version 7.3; save it with -v7")
+        raise NewerMatError("it is a MAT file of version 7.3; save it with -v7")
     if order is None or version != 0x0100:
         raise MatError("it is not a MAT file of version 5 or 7")
-    room = _ALWAYS + _GROWTH * len(data)
-    found: dict[str, Any] = {}
-    for element in _elements(memoryview(data), _HEADER, order):
-        content, size = _unpacked(element, order, wanted, room)
-        room -= size
-        if content is None:
-            continue
-        variable = _describe(content, order)
-        if variable.name not in wanted:
-            continue
-        if variable.name in found:
-            raise MatError(f"it has the variable {variable.name!r} twice")
-        found[variable.name] = _values(content, variable, order)
-    return found
+    return order
 
 
 def _elements(data: memoryview, at: int, order: str) -> Iterator[_Element]:
@@ -89,7 +128,7 @@ def _elements(data: memoryview, at: int, order: str) -> Iterator[_Element]:
         element = _element(data, at, order)
         yield element
         at = element.end
-    raise MatError("it has more variables than any model")
+    raise MatError(f"it has more than {_MOST_ELEMENTS:,} variables")
 
 
 def _element(data: memoryview, at: int, order: str) -> _Element:
@@ -109,63 +148,108 @@ def _element(data: memoryview, at: int, order: str) -> _Element:
     return _Element(first, data[start:stop], padded)
 
 
-def _unpacked(element: _Element, order: str, wanted: Collection[str], room: int) -> tuple[memoryview | None, int]:
-    """The inside of a matrix, decompressed where it has to be and is wanted; and how many bytes that took."""
+def _beginning(element: _Element, order: str) -> memoryview:
+    """The inside of a matrix, as far as flags, shape and name go at least."""
     if element.kind == _MATRIX:
-        return element.data, 0
+        return element.data
     if element.kind != _COMPRESSED:
         raise MatError("it has something that is no variable")
+    return _packed_length(element, order)[1]
+
+
+def _packed_length(element: _Element, order: str) -> tuple[int, memoryview]:
+    """How many bytes a compressed matrix says that it has, and the first of them."""
     try:
         start = zlib.decompressobj().decompress(element.data, _ENOUGH)
-        if len(start) < 8 or struct.unpack(order + "I", start[:4])[0] != _MATRIX:
-            raise MatError("it has something compressed that is no variable")
-        length = struct.unpack(order + "I", start[4:8])[0]
-        if _describe(memoryview(start)[8:], order).name not in wanted:
-            return None, 0
-        if length > room:
-            raise MatError("it unpacks to more than any model of its size")
-        unpacker = zlib.decompressobj()
-        whole = unpacker.decompress(element.data, 8 + length + 8)
-        if not unpacker.eof or not length <= len(whole) - 8 < length + 8:
-            raise MatError("a compressed variable is not as long as it says")
     except zlib.error:
         raise MatError("a compressed variable is damaged") from None
-    return memoryview(whole)[8 : 8 + length], length
+    if len(start) < 8 or struct.unpack(order + "I", start[:4])[0] != _MATRIX:
+        raise MatError("it has something compressed that is no variable")
+    return struct.unpack(order + "I", start[4:8])[0], memoryview(start)[8:]
 
 
-def _describe(content: memoryview, order: str) -> _Variable:
+def _whole(element: _Element, order: str, room: int) -> memoryview:
+    """The inside of a matrix, all of it."""
+    if element.kind == _MATRIX:
+        return element.data
+    length, _ = _packed_length(element, order)
+    if length > room:
+        raise MatError(f"it unpacks to more than is allowed, {length:,} bytes")
+    unpacker = zlib.decompressobj()
+    try:
+        whole = unpacker.decompress(element.data, 8 + length + 8)
+    except zlib.error:
+        raise MatError("a compressed variable is damaged") from None
+    if not unpacker.eof or not length <= len(whole) - 8 < length + 8:
+        raise MatError("a compressed variable is not as long as it says")
+    return memoryview(whole)[8 : 8 + length]
+
+
+def _describe(content: memoryview, order: str) -> Variable:
     """Flags, shape and name: the first three elements of a matrix."""
     flags = _element(content, 0, order)
     if flags.kind != 6 or len(flags.data) != 8:
         raise MatError("a variable has no flags")
     word = struct.unpack(order + "I", flags.data[:4])[0]
-    shape = _element(content, flags.end, order)
-    if shape.kind != 5 or len(shape.data) % 4 or not 8 <= len(shape.data) <= 128:
-        raise MatError("a variable has no shape")
-    lengths = struct.unpack(f"{order}{len(shape.data) // 4}i", shape.data)
-    name = _element(content, shape.end, order)
+    kind, at = word & 0xFF, flags.end
+    lengths: tuple[int, ...] = ()
+    if kind != _OPAQUE:
+        shape = _element(content, at, order)
+        if shape.kind != 5 or len(shape.data) % 4 or not 8 <= len(shape.data) <= 128:
+            raise MatError("a variable has no shape")
+        lengths, at = struct.unpack(f"{order}{len(shape.data) // 4}i", shape.data), shape.end
+    name = _element(content, at, order)
     if name.kind not in (1, 2, 16) or len(name.data) > _LONGEST_NAME or any(length < 0 for length in lengths):
         raise MatError("a variable has no name, or an impossible shape")
-    text = bytes(name.data).decode("latin-1")
-    if any(length != 1 for length in lengths[2:]):
-        lengths = (-1, -1)  # of no use here, and said so if anybody wants it
-    return _Variable(text, word & 0xFF, bool(word >> 8 & _COMPLEX), (lengths[0], lengths[1]), name.end)
+    while len(lengths) > 2 and lengths[-1] == 1:
+        lengths = lengths[:-1]
+    return Variable(bytes(name.data).decode("latin-1"), kind, bool(word >> 8 & _COMPLEX), lengths, name.end)
 
 
-def _values(content: memoryview, variable: _Variable, order: str) -> Any:
+def _values(content: memoryview, variable: Variable, order: str) -> Any:
     name, kind = variable.name, variable.kind
-    if kind != _CHAR and not _FIRST_NUMERIC <= kind <= _LAST_NUMERIC:
-        raise MatError(f"its variable {name!r} is a {_CLASSES.get(kind, 'thing of an unknown kind')}, not numbers")
-    if variable.complex or min(variable.shape) < 0:
-        raise MatError(f"its variable {name!r} is complex, or has more than two dimensions")
+    if kind not in (_CHAR, _SPARSE) and not _FIRST_NUMERIC <= kind <= _LAST_NUMERIC:
+        raise KindError(f"its variable {name!r} is {_CLASSES.get(kind, 'of an unknown kind')}, not numbers")
+    if variable.complex or len(variable.shape) != 2:
+        raise KindError(f"its variable {name!r} is complex, or has more than two dimensions")
+    if kind == _SPARSE:
+        return _sparse(content, variable, order)
     element = _element(content, variable.values_at, order)
     count = math.prod(variable.shape)
     if kind == _CHAR:
         return _text(element, name, count, order)
-    code = _NUMBERS.get(element.kind)
-    if code is None or len(element.data) != count * np.dtype(code).itemsize:
+    values = _numbers(element, name, order)
+    if len(values) != count:
         raise MatError(f"its variable {name!r} has more or fewer values than its shape says")
-    return np.frombuffer(element.data, np.dtype(order + code)).reshape(variable.shape, order="F")
+    return values.reshape(variable.shape, order="F")
+
+
+def _numbers(element: _Element, name: str, order: str) -> Array:
+    """The values of an element, as they are stored."""
+    code = _NUMBERS.get(element.kind)
+    if code is None or len(element.data) % np.dtype(code).itemsize:
+        raise MatError(f"its variable {name!r} has values that are no numbers")
+    return np.frombuffer(element.data, np.dtype(order + code))
+
+
+def _sparse(content: memoryview, variable: Variable, order: str) -> Any:
+    """Row numbers, where each column begins, and values; of the first and the last there may be more than are used."""
+    name, (n_rows, n_columns) = variable.name, variable.shape
+    parts, at = [], variable.values_at
+    for _ in range(3):
+        element = _element(content, at, order)
+        parts.append(_numbers(element, name, order))
+        at = element.end
+    rows, starts, values = parts
+    if rows.dtype.kind not in "iu" or starts.dtype.kind not in "iu" or len(starts) != n_columns + 1:
+        raise MatError(f"its sparse variable {name!r} is not as its shape says")
+    starts = starts.astype(np.int64)
+    if starts[0] != 0 or (np.diff(starts) < 0).any() or not starts[-1] <= min(len(rows), len(values)):
+        raise MatError(f"its sparse variable {name!r} has columns that begin nowhere")
+    rows, values = rows[: starts[-1]].astype(np.int64), values[: starts[-1]]
+    if len(rows) and not (0 <= rows.min() and rows.max() < n_rows):
+        raise MatError(f"its sparse variable {name!r} has values outside its shape")
+    return csc_array((values.astype(values.dtype.newbyteorder("=")), rows, starts), shape=(n_rows, n_columns))
 
 
 def _text(element: _Element, name: str, count: int, order: str) -> str:

@@ -50,6 +50,9 @@ def read(path: str | os.PathLike[str]) -> MatModel:
         data = file.read()
     try:
         found = read_variables(data, _NAMES)
+        sparse = [name for name, value in found.items() if not isinstance(value, str | np.ndarray)]
+        if sparse:
+            raise ModelFileError(f"its variable {sparse[0]!r} is a sparse matrix; save it as a full one")
         model = _checked(found)
         if "digest" in found and found["digest"] != _digest(found):
             raise ModelFileError(

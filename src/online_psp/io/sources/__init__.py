@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from online_psp.io.sources._columns import column_list
 from online_psp.io.sources._identity import different
+from online_psp.io.sources._names import numbered
 from online_psp.io.sources._open import FORMATS, open_source
 from online_psp.io.sources._source import BadRow, Block, MissingExtraError, Source, SourceError, UnknownSourceError
 
@@ -24,5 +25,6 @@ __all__ = [
     "UnknownSourceError",
     "column_list",
     "different",
+    "numbered",
     "open_source",
 ]

@@ -53,9 +53,12 @@ def _text(value: Any) -> str:
 
 
 def _fitting(names: list[str] | None, features: int) -> list[str] | None:
-    """Names that are as many as the columns, those that come twice numbered as scanpy does: A, A-1."""
-    if names is None or len(names) != features:
-        return None
+    """Names that are as many as the columns, each of them once."""
+    return None if names is None or len(names) != features else numbered(names)
+
+
+def numbered(names: list[str]) -> list[str]:
+    """Names of genes, those that come twice numbered as scanpy does: A, A-1."""
     if len(set(names)) == len(names):
         return names
     taken, found = set(names), []
