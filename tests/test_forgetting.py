@@ -106,6 +106,14 @@ def test_cuts_files_and_kinds_of_rows_do_not_matter(D: int, half_life: Any, tmp_
         assert np.allclose(model.var_, whole.var_, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize("half_life", [0.1, 0.7])
+def test_memories_of_a_row_or_less(half_life: float) -> None:
+    X = turning(700, 300, 3, 1e-3) * (np.random.default_rng(1).random((700, 300)) < 0.4)
+    dense, rows = (OnlinePCA(2, half_life=half_life).fit(kind) for kind in (X, sparse.csr_array(X)))
+    assert np.allclose(dense.mean_, rows.mean_, atol=1e-9)
+    assert np.allclose(dense.explained_variance_, rows.explained_variance_, rtol=1e-6)
+
+
 def test_age_is_time() -> None:
     X = turning(300, 30, 3, 1e-3)
     seconds = np.cumsum(np.random.default_rng(0).exponential(5.0, 300))

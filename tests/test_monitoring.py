@@ -21,7 +21,7 @@ from online_psp.engine.types import Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import ModelFileError
 from online_psp.metrics import subspace_error
-from online_psp.monitoring import Alarm, Cusum, Monitor, Update, spe, t2
+from online_psp.monitoring import Alarm, Cusum, Monitor, SpeMoments, Update, spe, spe_limit, t2
 
 D, K = 80, 5
 
@@ -518,3 +518,11 @@ def test_a_model_that_has_learned_before_scores_from_the_first_row() -> None:
     scores = monitor.score(X[:7])
     assert monitor.n_rows == 100
     assert scores.t2.shape == (7,)
+
+
+def test_one_gross_row_does_not_move_the_limit() -> None:
+    """A single value a thousand times the others made the spread huge, the degrees tiny, and the limit fall below ordinary rows."""
+    values = np.random.default_rng(4).chisquare(20, 1200)
+    before = SpeMoments().take(values)
+    after = before.take(np.array([2e4])).take(np.random.default_rng(5).chisquare(20, 300))
+    assert spe_limit(after, 0.01) == pytest.approx(spe_limit(before, 0.01), rel=0.05)

@@ -53,6 +53,9 @@ BLOCK = 5
 """Rows of a block, in multiples of K."""
 
 
+_LEAST_LEFT = 1e-150  # of weights, within the sparse rows of a block: beyond that they are made dense
+
+
 class BlockState(NamedTuple):
     """The iterate of the reference, and the rows of the block that is not full yet."""
 
@@ -256,7 +259,8 @@ class BlockPCA(StreamingAlgorithm):
             grown = np.zeros(min(self._full, max(stop, 64, 2 * len(self._shares))))
             grown[: self._n], self._shares = self._shares[: self._n], grown
         self._shares[self._n : stop] = shares
-        if isinstance(rows, DenseRows) or not self._alike(rows):
+        faded = not isinstance(rows, DenseRows) and np.prod(1.0 - self._shares[:stop]) < _LEAST_LEFT
+        if faded or isinstance(rows, DenseRows) or not self._alike(rows):
             self._gather_dense(self._made_dense(rows, np.asarray(shares)))
         else:
             self._pending.append(rows)

@@ -22,6 +22,10 @@ _LARGEST = 1e100  # units: what a value counts at most
 _ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
 
 
+_SETTLED = 30  # values from which on the spread is known well enough to tell gross ones
+_GROSS = 8.0  # deviations above the mean beyond which a value counts as much as one there
+
+
 class SpeMoments(NamedTuple):
     """Mean and variance of the SPE of the rows so far, with the weights that the model gives to the rows.
 
@@ -49,6 +53,8 @@ class SpeMoments(NamedTuple):
             unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
         with np.errstate(over="ignore"):
             values = np.minimum(values / (unit or 1.0), _LARGEST)
+        if self.seen >= _SETTLED:  # one gross row must not make the spread, and with it the limit, meaningless
+            values = np.minimum(values, self.level + _GROSS * math.sqrt(self._variance()))
         weights = decay ** np.arange(n - 1.0, -1.0, -1.0)
         left, added = decay**n, float(weights.sum())
         level = float(weights @ values) / added
