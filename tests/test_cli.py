@@ -86,7 +86,7 @@ def test_whatever_is_raised_is_a_sentence_and_a_traceback_only_with_debug(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a reader of some library\nis broken")
 
-    monkeypatch.setattr(runs, "read_model", broken)
+    monkeypatch.setattr(runs, "read_stored", broken)
     said = psp("info", fitted[0], code=1).stderr
     assert said == "psp: ZeroDivisionError: a reader of some library. Where it came from is shown with --debug.\n"
     for words in (["--debug", "info"], ["info", "--debug"]):

@@ -96,7 +96,7 @@ def test_going_on_with_more_rows_and_other_rates(client: Any) -> None:
 
 
 def test_first_rows_that_depend_on_each_other(client: Any) -> None:
-    X = wide(400)
+    X = wide(400, D=120)
     X[:4] = X[0]
     with ColumnFSM(5, client=client) as fsm:
         fsm.fit_block(X)

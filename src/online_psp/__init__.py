@@ -27,7 +27,18 @@ _HOME = {
 __all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "OnlinePCA", "__version__"]
 
 
+_MODULES = {
+    "datasets": "datasets",
+    "distributed": "integrations.dask",
+    "metrics": "metrics",
+    "monitoring": "monitoring",
+    "river": "integrations.river",
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

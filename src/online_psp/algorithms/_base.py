@@ -221,6 +221,7 @@ class StreamingAlgorithm(ABC):
     def feed(self, rows: AnyRows, shares: Floats) -> None:
         """Learn from samples that are known to be finite, given their shares in a weighted average; the algorithm has started."""
         with self._lock:
+            rows = DenseRows(rows.dense(self.dtype)) if isinstance(rows, ArrayRows) and not self.takes_arrays else rows
             self._learn(rows, (self.steps_of(shares),) * len(self.rate_names), [])
 
     def slot(self) -> Array:

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
+from scipy.linalg import blas, eigh, lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import add_product, full_gram, matmul
 from online_psp.engine.row_products import centred, combined, part_of, products, widened
@@ -180,20 +180,19 @@ def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit:
 
 def _turned(M: Floats, P: Floats, T: Floats, Y: Floats, explicit: bool) -> Turn | None:
     """The rows of ``B + Tᵀ (X − P B)`` made orthonormal, and M in their coordinates."""
-    k, b = len(M), len(P)
+    k = len(M)
     H = matmul(T.T, Y - P)
     H.flat[:: k + 1] += 1.0
     V, failed = lapack.dpotrf(H, lower=0, clean=1)  # H = Vᵀ V
     if failed:
         return None
-    stacked = np.empty((k, 2 * k + b), order="F")
-    stacked[:, :k] = M + matmul(Y.T, Y)
-    stacked[:, k : 2 * k] = 0.0 if explicit else -matmul(T.T, P)
-    stacked[range(k), range(k, 2 * k)] += 1.0
-    stacked[:, 2 * k :] = T.T
-    stacked = lapack.dtrtrs(V, stacked, lower=0, trans=1, overwrite_b=1)[0]
-    A, C = stacked[:, k : 2 * k], stacked[:, 2 * k :]
-    M = lapack.dtrtrs(V, stacked[:, :k].T, lower=0, trans=1)[0]
+    A = np.eye(k, order="F")
+    if not explicit:
+        A -= matmul(T.T, P)
+    A = blas.dtrsm(1.0, V, A, trans_a=1, overwrite_b=1)
+    C = blas.dtrsm(1.0, V, np.asfortranarray(T.T), trans_a=1)
+    M = blas.dtrsm(1.0, V, np.asfortranarray(M + matmul(Y.T, Y)), trans_a=1, overwrite_b=1)
+    M = blas.dtrsm(1.0, V, M, side=1, overwrite_b=1)
     M = 0.5 * (M + M.T)
     if graded_cholesky(M)[2] < 0.1:  # the coordinates no longer follow the sizes of the directions: turn them
         values, vectors = eigh(M)

@@ -138,10 +138,11 @@ class BlockPCA(StreamingAlgorithm):
         super().__init__(K, D, block_size, dtype)
         self.learning_rate = learning_rate
         self._model: Model
-        self._pending: list[AnyRows] = []
+        self._pending: list[AnyRows] = []  # rows held, where they are not dense
         self._shares: Floats = np.zeros(0)
         self._buffer: Array | None = None  # dense rows are gathered here, without another copy
         self._n = 0
+        self._full = self._capacity  # rows at which a block is closed
 
     @property
     def block_rows(self) -> int:
@@ -200,7 +201,7 @@ class BlockPCA(StreamingAlgorithm):
             Y[:done] = self._start_with(rows[:done].dense(self.dtype), self._rates(0, self.K))
         self._library = rows.library if isinstance(rows, ArrayRows) else None
         while done < n:
-            stop = min(n, done + self._capacity - self._n)
+            stop = min(n, done + self._full - self._n)
             part = rows[done:stop]
             Y[done:stop] = self._outputs(centred(part, self.dtype))
             self._gather(part, rates[0][done:stop])
@@ -212,14 +213,14 @@ class BlockPCA(StreamingAlgorithm):
         with self._lock:
             done = 0
             while done < len(rows):
-                stop = min(len(rows), done + self._capacity - self._n)
+                stop = min(len(rows), done + self._full - self._n)
                 self._gather(rows[done:stop], shares[done:stop])
                 done = stop
             self.t += len(rows)
 
     def slot(self) -> Array:
         buffer, n = self._buffer, self._n
-        if buffer is None or n == len(buffer) or n == len(self._shares) or (n and not isinstance(self._pending[0], DenseRows)):
+        if self._pending or buffer is None or n == len(buffer) or n == len(self._shares):
             return super().slot()
         row: Array = buffer[n]
         return row
@@ -233,13 +234,12 @@ class BlockPCA(StreamingAlgorithm):
                 return
             self._shares[n] = share
             self._n = n + 1
-            self._pending = [DenseRows(buffer[: n + 1])]
-            if self._n == self._capacity:
+            if n + 1 == self._full:
                 self._close_block(self.block_rows)
 
     def room(self) -> int:
         """Rows until the next block can be closed."""
-        return self._capacity - self._n
+        return self._full - self._n
 
     def _outputs(self, rows: Array) -> Array:
         """Coordinates of rows, (n, D), in the basis as of the last block, (n, K)."""
@@ -253,7 +253,7 @@ class BlockPCA(StreamingAlgorithm):
         """Hold rows, no more than there is room for, and close a block when so many are held."""
         stop = self._n + len(rows)
         if stop > len(self._shares):
-            grown = np.zeros(min(self._capacity, max(stop, 64, 2 * len(self._shares))))
+            grown = np.zeros(min(self._full, max(stop, 64, 2 * len(self._shares))))
             grown[: self._n], self._shares = self._shares[: self._n], grown
         self._shares[self._n : stop] = shares
         if isinstance(rows, DenseRows) or not self._alike(rows):
@@ -261,11 +261,13 @@ class BlockPCA(StreamingAlgorithm):
         else:
             self._pending.append(rows)
             self._n += len(rows)
-        if self._n == self._capacity:
+        if self._n == self._full:
             self._close_block(self.block_rows)
 
     def _alike(self, rows: AnyRows) -> bool:
         """Whether rows are of one kind with those that are held."""
+        if self._n and not self._pending:
+            return False
         held = self._pending[0] if self._pending else rows
         sums = getattr(held, "sums", None), getattr(rows, "sums", None)
         return type(rows) is type(held) and sums[0] is sums[1]
@@ -280,18 +282,17 @@ class BlockPCA(StreamingAlgorithm):
         return centred(rows, self.dtype)
 
     def _gather_dense(self, rows: Array) -> None:
-        if self._pending and not isinstance(self._pending[0], DenseRows):  # what is held is of another kind
+        if self._pending:  # what is held is of another kind
             rows, self._n = np.concatenate([self._made_dense(self._held(), self._shares[: self._n]), rows]), 0
         stop = self._n + len(rows)
         if self._buffer is None or stop > len(self._buffer):
             have = 64 if self._buffer is None else 2 * len(self._buffer)
-            grown = np.empty((min(self._capacity, max(stop, have)), rows.shape[1]), dtype=self.dtype)
+            grown = np.empty((min(self._full, max(stop, have)), rows.shape[1]), dtype=self.dtype)
             if self._n and self._buffer is not None:
                 grown[: self._n] = self._buffer[: self._n]
             self._buffer = grown
         self._buffer[self._n : stop] = rows
-        self._n = stop
-        self._pending = [DenseRows(self._buffer[:stop])]
+        self._n, self._pending = stop, []
 
     def _close_block(self, size: int) -> None:
         """Take the first `size` rows held into the model."""
@@ -301,15 +302,15 @@ class BlockPCA(StreamingAlgorithm):
             rows.sums.take(rows[:size])
         left = n - size
         self._shares[:left], self._n = self._shares[size:n].copy(), left
-        if isinstance(rows, DenseRows):
-            assert self._buffer is not None
-            self._buffer[:left] = self._buffer[size : size + left]
-            self._pending = [DenseRows(self._buffer[:left])] if left else []
-        else:
+        if self._pending:
             self._pending = [rows[size:]] if left else []
+        elif left and self._buffer is not None:
+            self._buffer[:left] = self._buffer[size : size + left]
 
     def _held(self) -> AnyRows:
         """All rows held, as one."""
+        if not self._pending and self._buffer is not None:
+            return DenseRows(self._buffer[: self._n])
         rows = joined(self._pending)
         if isinstance(rows, SparseRows) and rows.sums is not None:  # what they weigh follows on what the running sum weighs now
             shares = self._shares[: len(rows)]
@@ -374,8 +375,8 @@ class BlockPCA(StreamingAlgorithm):
 
     def _restore(self, running: BlockRunning) -> None:
         self._model = Model(np.array(running.B), np.array(running.M), running.drift)
-        for start in range(0, len(running.rows), self._capacity):  # all of them at once, unless a block has become shorter since
-            part = slice(start, start + self._capacity)
+        for start in range(0, len(running.rows), self._full):  # all of them at once, unless a block has become shorter since
+            part = slice(start, start + self._full)
             self._gather(DenseRows(running.rows[part]), running.shares[part])
 
     @classmethod

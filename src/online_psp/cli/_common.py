@@ -46,13 +46,19 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
 
 def load_fitted(path: Path) -> tuple[Any, dict[str, Any]]:
     """A model that has learned something, and what its file says besides."""
-    from online_psp.io.model_file import ModelFileError
-    from online_psp.io.runs import read_model
+    found = read_fitted(path)
+    return found.model, found.header
 
-    model, header = read_model(path)
-    if not hasattr(model, "n_features_in_"):
+
+def read_fitted(path: Path) -> Any:
+    """The same, with the monitor of the model where it has one: a `runs.Stored`."""
+    from online_psp.io.model_file import ModelFileError
+    from online_psp.io.runs import read_stored
+
+    found = read_stored(path)
+    if not hasattr(found.model, "n_features_in_"):
         raise ModelFileError(f"{path} has learned nothing yet.")
-    return model, header
+    return found
 
 
 def names_of(model: Any) -> list[str] | None:

@@ -59,6 +59,19 @@ def _half_life(text: str) -> float | str:
     return value
 
 
+def check_alpha(value: float) -> float:
+    """A level for limits."""
+    if not 0.0 < value < 1.0:
+        usage(f"--alpha must be a probability between 0 and 1, such as 0.01; got {value}.")
+    return value
+
+
+def _on_drift(value: str) -> str:
+    if value not in ("flag", "reset"):
+        usage(f"--on-drift must be flag or reset; got {value}.")
+    return value
+
+
 #: Keywords of `open_source`.
 READING: dict[str, Option] = {
     "dtype": Option(str, ("--dtype",), "Working precision, float32 or float64; with --features, the dtype of the raw binary file."),
@@ -111,6 +124,14 @@ FEEDING: dict[str, Option] = {
     "seed": Option(int, ("--seed",), "Seed for shuffling.", 0),
 }
 
+#: Of `Monitor`, and the table that it writes.
+MONITORING: dict[str, Option] = {
+    "monitor": Option(Path, ("--monitor",), "Score each row before it is learned, look for drift, and write that to this CSV file."),
+    "alpha": Option(float, ("--alpha",), "Share of ordinary rows above each limit; 0.01.", convert=check_alpha),
+    "learn_outliers": Option(bool, ("--learn-outliers/--skip-outliers",), "Whether rows above a limit are learned; they are by default."),
+    "on_drift": Option(str, ("--on-drift",), "flag, or reset: start the model anew from the rows since the change.", convert=_on_drift),
+}
+
 # Options with one meaning everywhere.
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
@@ -149,7 +170,7 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
     return decorate
 
 
-_PANELS = {"settings": "Model", "feeding": "Feeding rows", "reading": "Reading files"}
+_PANELS = {"settings": "Model", "feeding": "Feeding rows", "monitoring": "Monitoring", "reading": "Reading files"}
 
 
 def _parameter(name: str, option: Option, panel: str) -> inspect.Parameter:

@@ -21,6 +21,8 @@ class Table(NamedTuple):
     """Of scores."""
     ids: list[str]
     """Of text that is carried through, before them."""
+    whole: tuple[str, ...] = ()
+    """Those of the scores that are whole numbers: where the format can tell, they are written as such."""
 
 
 Parts = Iterable[tuple[Any, Any]]
@@ -90,20 +92,29 @@ def _append_npy(file: BinaryIO, target: Path, parts: Parts, table: Table) -> Non
 def _write_csv(file: BinaryIO, parts: Parts, table: Table, head: bool = True) -> None:
     if head:
         file.write(_line([*table.ids, *table.names]))
+    cells: list[Callable[[float], str]] = [_whole_cell if name in table.whole else _cell for name in table.names]
     for scores, ids in parts:
         if ids is None:
-            file.write("".join(",".join(map(_cell, row)) + "\n" for row in scores.tolist()).encode())
+            file.write("".join(",".join(_cells(cells, row)) + "\n" for row in scores.tolist()).encode())
         else:
             text = io.StringIO()
             writer = csv.writer(text, lineterminator="\n")
             for own, row in zip(ids.tolist(), scores.tolist(), strict=True):
-                writer.writerow([*own, *map(_cell, row)])
+                writer.writerow([*own, *_cells(cells, row)])
             file.write(text.getvalue().encode("utf-8", "replace"))
         file.flush()
 
 
 def _cell(value: float) -> str:
     return repr(value) if value == value else ""  # what is missing is empty  # noqa: PLR0124
+
+
+def _whole_cell(value: float) -> str:
+    return str(int(value)) if value == value else ""  # noqa: PLR0124
+
+
+def _cells(cells: list[Callable[[float], str]], row: list[float]) -> list[str]:
+    return [cell(value) for cell, value in zip(cells, row, strict=True)]
 
 
 def _line(names: list[str]) -> bytes:
@@ -143,7 +154,8 @@ def _pyarrow() -> tuple[Any, Any]:
 
 def _schema(table: Table, kind: str) -> Any:
     pa, _ = _pyarrow()
-    return pa.schema([*((name, pa.string()) for name in table.ids), *((name, getattr(pa, kind)()) for name in table.names)])
+    kinds = ((name, pa.int64() if name in table.whole else getattr(pa, kind)()) for name in table.names)
+    return pa.schema([*((name, pa.string()) for name in table.ids), *kinds])
 
 
 def _write_parquet(file: BinaryIO, parts: Parts, table: Table, old: Any = None) -> None:
@@ -156,7 +168,8 @@ def _write_parquet(file: BinaryIO, parts: Parts, table: Table, old: Any = None) 
     for scores, ids in parts:
         schema = _schema(table, scores.dtype.name) if old is None else old.schema_arrow
         columns = [] if ids is None else [pa.array(ids[:, i].tolist(), pa.string()) for i in range(len(table.ids))]
-        columns += [pa.array(scores[:, i]) for i in range(scores.shape[1])]
+        for name, values in zip(table.names, scores.T, strict=True):
+            columns.append(pa.array(values, mask=values != values) if name in table.whole else pa.array(values))  # noqa: PLR0124
         writer = writer or pq.ParquetWriter(file, schema)
         writer.write_table(pa.Table.from_arrays(columns, names=schema.names).cast(schema))
     (writer or pq.ParquetWriter(file, _schema(table, "float64"))).close()

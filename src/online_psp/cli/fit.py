@@ -13,7 +13,8 @@ import typer
 
 from online_psp.cli._common import check_not_source, echo, known_reading, open_rows, plural, print_json, remembered_columns
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
-from online_psp.cli._options import FEEDING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
+from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
+from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
 
 Sources = Annotated[
     list[str], typer.Argument(help="Files, folders or quoted globs, read one after the other; file.h5::/dataset; - for standard input.")
@@ -39,14 +40,21 @@ class Task(NamedTuple):
     every: str = "60s"
     quiet: bool = False
     as_json: bool = False
+    monitoring: dict[str, Any] = {}  # noqa: RUF012
+
+    @property
+    def alarms(self) -> Path | None:
+        """Where scores and alarms go."""
+        return self.monitoring.get("monitor")
 
 
-@grouped(settings=SETTINGS, feeding=FEEDING, reading=READING)
+@grouped(settings=SETTINGS, feeding=FEEDING, monitoring=MONITORING, reading=READING)
 def fit(
     sources: Sources,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write; checkpoints go there too.")],
     settings: dict[str, Any],
     feeding: dict[str, Any],
+    monitoring: dict[str, Any],
     reading: dict[str, Any],
     components: Annotated[
         str | None,
@@ -72,16 +80,16 @@ def fit(
     if components is not None:
         settings = {"n_components": _components(components), **settings}
     mode = "resume" if resume else "update" if update else "new"
-    _run(
-        Task(sources, output, settings, reading, feeding, mode, force, resume_at_end, on_bad_row, checkpoint_every, quiet, as_json),
-    )
+    every, at_end = checkpoint_every, resume_at_end
+    _run(Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring))
 
 
-@grouped(feeding=FEEDING, reading=READING)
+@grouped(feeding=FEEDING, monitoring=MONITORING, reading=READING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,
     feeding: dict[str, Any],
+    monitoring: dict[str, Any],
     reading: dict[str, Any],
     checkpoint_every: Every = "60s",
     on_bad_row: OnBadRow = "stop",
@@ -90,7 +98,7 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Learn more rows on top of a model, and update its file in place."""
-    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, checkpoint_every, quiet, as_json))
+    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, checkpoint_every, quiet, as_json, monitoring))
 
 
 def _components(text: str) -> int | float:
@@ -112,6 +120,7 @@ def _check(task: Task) -> None:
     check_on_bad_row(task.on_bad_row)
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
+    check_monitoring(task)
 
 
 def _run(task: Task) -> None:
@@ -124,7 +133,7 @@ def _run(task: Task) -> None:
     except ValueError as error:
         raise fail(str(error), USAGE) from None
     check_not_source(task.output, task.sources)
-    with claimed(task.output) as target:
+    with claimed(task.output) as target, contextlib.nullcontext() if task.alarms is None else claimed(task.alarms):
         present = target.exists()
         if task.mode == "update" and not present:
             usage(f"{task.output} does not exist; there is no model to update.")
@@ -137,6 +146,7 @@ def _run(task: Task) -> None:
         earlier = reopen(task.output) if present and task.mode != "new" else None
         source = open_rows(task.sources, _reading(task, earlier), task.quiet)
         run = _prepare(task, source, earlier)
+        watch(task, run, continued=run is earlier)
         began = time.monotonic()
         try:
             _drive(task, run, source, saving)
@@ -226,7 +236,8 @@ def _drive(task: Task, run: Any, source: Any, saving: Any) -> None:
 def _stopped(task: Task, run: Any, saving: Any) -> CommandError:
     if saving.last is None:
         return fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED)
-    command = shlex.join(["psp", "fit", *task.sources, "-o", str(task.output), "--resume"])
+    monitor = [] if task.alarms is None else ["--monitor", str(task.alarms)]
+    command = shlex.join(["psp", "fit", *task.sources, "-o", str(task.output), *monitor, "--resume"])
     return fail(f"Stopped at epoch {run.epoch + 1}, row {run.row}; the checkpoint is in {task.output}. To continue: {command}", INTERRUPTED)
 
 
@@ -261,6 +272,7 @@ def _report(task: Task, run: Any, seconds: float) -> None:
                 "skipped_rows": run.skipped_rows,
                 "seconds": seconds,
                 "rows_per_second": rows / seconds if seconds > 0 else None,
+                **monitored(task, run),
             }
         )
         return
@@ -273,3 +285,5 @@ def _report(task: Task, run: Any, seconds: float) -> None:
             f"{task.output}: {plural(model.n_components_, 'component')} of {plural(int(model.n_features_in_), 'feature')} from "
             f"{plural(model.n_samples_seen_, 'sample')}, {100 * ratio:.2f} % of the variance, {rows / max(seconds, 1e-9):,.0f} rows/s"
         )
+        if run.alarms is not None:
+            say_monitored(task, run)

@@ -22,10 +22,12 @@ def info(
     """Show the contents of a model file: settings, samples seen, source and position, variances."""
     from online_psp.io import runs
 
-    fitted, header = runs.read_model(model)
+    fitted, header, monitor = runs.read_stored(model)
     names = names_of(fitted)
     run = runs.from_header(fitted, header) if "source" in header else None
     facts = _facts(fitted, run, header)
+    if monitor is not None:
+        facts["monitor"] = _monitor_facts(monitor)
     if names is not None:
         facts["feature_names"] = names
     if as_json:
@@ -56,6 +58,12 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
+def _monitor_facts(monitor: Any) -> dict[str, Any]:
+    last = monitor.alarms[-1]._asdict() if monitor.alarms else None
+    names = ("alpha", "learn_outliers", "on_drift", "n_rows", "n_left_out")
+    return {**{name: getattr(monitor, name) for name in names}, "last_alarm": last}
+
+
 def _show(path: Path, facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -74,6 +82,12 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     table.add_row("samples seen", f"{facts['samples']:,}")
     settings = ", ".join(f"{name}={value}" for name, value in facts["settings"].items() if value is not None)
     table.add_row("settings", plain(settings))
+    if "monitor" in facts:
+        told = facts["monitor"]
+        last = told["last_alarm"]
+        alarm = "no drift alarm" if last is None else f"last drift alarm: {last['kind']}, {told['n_rows'] - last['row'] - 1:,} rows ago"
+        settings = ", ".join(f"{name}={told[name]}" for name in ("alpha", "learn_outliers", "on_drift"))
+        table.add_row("monitor", plain(f"{settings}; {told['n_rows']:,} rows, {told['n_left_out']:,} left out, {alarm}"))
     if "source" in facts:
         total = facts["source"].get("total")
         place = f"epoch {facts['epoch'] + 1} of {facts['epochs']}, row {facts['row']:,}{f' of {total:,}' if total is not None else ''}"

@@ -14,6 +14,7 @@ from online_psp.cli.fit import fit, update
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
+from online_psp.cli.score import score
 from online_psp.cli.transform import transform
 
 app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
@@ -38,6 +39,7 @@ def main(
 app.command()(fit)
 app.command()(update)
 app.command()(transform)
+app.command()(score)
 app.command()(info)
 app.command()(merge)
 app.command()(plot)

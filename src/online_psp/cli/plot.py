@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import echo, image_shape, load_fitted, writing
+from online_psp.cli._charts import draw_scores, read_scores
+from online_psp.cli._common import check_not_source, echo, image_shape, load_fitted, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import Force, Quiet
 
@@ -17,19 +18,23 @@ _PICTURES = 24
 
 
 def plot(
-    model: Annotated[Path, typer.Argument(help="Model file.")],
+    model: Annotated[Path, typer.Argument(help="Model file; or a .csv table of psp score or psp fit --monitor.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plot the explained variances, and the components as images if the source was images."""
+    """Plot a model's variances, and its components where they are pictures; or T² and SPE of a table, with limits and alarms."""
     if output.suffix not in _SUFFIXES:
         usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
+    check_not_source(output, [str(model)])
     with writing(output, force) as target:
         from online_psp.io.files import replacing
 
-        fitted, header = load_fitted(model)
-        figure = _draw(fitted, _shape(image_shape(header), fitted), model.name)
+        if model.suffix.lower() == ".csv":
+            figure = draw_scores(read_scores(model), model.name)
+        else:
+            fitted, header = load_fitted(model)
+            figure = _draw(fitted, _shape(image_shape(header), fitted), model.name)
         with replacing(target) as file:
             figure.savefig(file, dpi=130, format=output.suffix[1:])
     if not quiet:

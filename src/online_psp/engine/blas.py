@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.types import Array, Floats
 
 _DOUBLE = np.dtype(np.float64)
@@ -67,8 +68,9 @@ def gram(X: Array) -> Array:
 
 def full_gram(X: Array) -> Array:
     """``X Xᵀ``, all of it."""
-    lower = gram(X)
-    return np.asarray(lower + np.tril(lower, -1).T)
+    whole = gram(X)
+    fill_upper(whole)
+    return whole
 
 
 def dot(x: Array, y: Array) -> float:

@@ -126,12 +126,14 @@ class _Process:
         with job.open("wb") as stream:
             pickle.dump(self._job.path, stream)
             pickle.dump(self._job, stream)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+        # The working folder comes last, once everything of ours is imported: a module beside the data must not take another's place.
+        places = [place for place in sys.path if place and os.path.realpath(place) != os.path.realpath(os.curdir)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         if self._ended:
             return _Told([], self._folder, {}, set())
         with (self._folder / "log.txt").open("wb") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "online_psp.experiments.worker", str(job)],
+                [sys.executable, "-P", "-m", "online_psp.experiments.worker", str(job)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,6 +8,7 @@ process holds is what the algorithm holds.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import pickle
@@ -161,6 +162,7 @@ def main() -> None:
     """Read the job and do it."""
     with open(sys.argv[1], "rb") as stream:
         path = pickle.load(stream)
+        importlib.import_module("online_psp.algorithms")  # with all that it imports, before other folders are looked into
         sys.path.extend(place for place in path if place not in sys.path)
         job = pickle.load(stream)
     work(job)

@@ -161,6 +161,15 @@ def read(path: str | os.PathLike[str]) -> Contents:
             raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What a model file says it holds, without its arrays, and so without the check of its contents that `read` does."""
+    with open(path, "rb") as file:
+        try:
+            return str(Fields({}, _read_header(_read_table(file, os.fstat(file.fileno()).st_size))).value("kind", str))
+        except ModelFileError as error:
+            raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+
+
 def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
     """The safetensors header: what arrays there are, and where."""
     start = file.read(8)

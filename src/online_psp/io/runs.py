@@ -15,15 +15,19 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
+from online_psp.io.alarms import AlarmFile, Written
 from online_psp.io.files import claimed
-from online_psp.io.model_file import Fields, ModelFileError
+from online_psp.io.model_file import Fields, ModelFileError, kind_of
 from online_psp.io.names import order_of, ordered
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.sources import Block, Source, SourceError, different, open_source
+from online_psp.monitoring import Monitor, Update
+from online_psp.monitoring import files as monitor_state
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
 from online_psp.pca.forgetting import check_half_life
@@ -65,12 +69,19 @@ class Run:
     """Options of `open_source` that were given."""
     before: list[dict[str, Any]] = field(default_factory=list)
     """Names and rows of the sources that the model has learned earlier."""
+    written: Written | None = None
+    """How far the table of scores and alarms had come at the checkpoint, where there is one."""
     passed: int = 0
     """Rows that went by in this process, whatever the epoch; not stored."""
+    monitor: Monitor | None = None
+    """What scores rows before the model learns them; `model` is its model. The checkpoint is then a monitor's model file."""
+    alarms: AlarmFile | None = None
+    """Table that the scores go to."""
 
     def header(self) -> dict[str, Any]:
         """What is stored beside the model, as JSON."""
-        return {name: value for name, value in vars(self).items() if name not in ("model", "passed")}
+        found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms")}
+        return {**found, "written": None if self.written is None else self.written._asdict()}
 
     @property
     def done(self) -> int:
@@ -159,6 +170,7 @@ def anew(run: Run, source: Source, options: RunOptions) -> Run:
     """A run over another source from its beginning, with the model of this one."""
     give_names(run.model, run.source.get("feature_names"))
     fresh = start(source, run.model, **options)
+    fresh.monitor = run.monitor
     if run.learned and (run.row or run.epoch):
         entry = {"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}
         fresh.before = [*run.before, entry][-_REMEMBERED:]
@@ -168,16 +180,36 @@ def anew(run: Run, source: Source, options: RunOptions) -> Run:
 # Files
 
 
+class Stored(NamedTuple):
+    """What a model file holds."""
+
+    model: OnlinePCA
+    header: dict[str, Any]
+    """What else the file says: of a run, or of what was merged."""
+    monitor: Monitor | None = None
+    """That of the model, where it was fitted with one."""
+
+
 def read_model(path: str | os.PathLike[str]) -> tuple[OnlinePCA, dict[str, Any]]:
-    """A model from a file, and what else the file says: of a run, or of what was merged."""
-    model, header = pca_state.load(path)
+    """A model from a file, that of a monitor included, and what else the file says: of a run, or of what was merged."""
+    return read_stored(path)[:2]
+
+
+def read_stored(path: str | os.PathLike[str]) -> Stored:
+    """Everything that a model file holds."""
+    monitor = None
+    if not os.fspath(path).endswith(".mat") and kind_of(path) == "Monitor":
+        monitor, header = monitor_state.load_run(path, Monitor)
+        model = monitor.model
+    else:
+        model, header = pca_state.load(path)
     if not hasattr(model, "feature_names_in_"):
         source = header.get("source")
         names = source.get("feature_names") if isinstance(source, dict) else None
         width = getattr(model, "n_features_in_", None)
         if isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names):
             give_names(model, names)
-    return model, header
+    return Stored(model, header, monitor)
 
 
 def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
@@ -186,32 +218,40 @@ def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str
 
 
 def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write the model and the position, as one file."""
+    """Write the model and the position, as one file; the table of alarms is complete up to there before."""
+    if run.alarms is not None:
+        run.written = run.alarms.settle()
     give_names(run.model, run.source.get("feature_names"))
     try:
-        write_model(run.model, path, run.header())
+        if run.monitor is None:
+            write_model(run.model, path, run.header())
+        else:
+            del run.monitor.alarms[:-_REMEMBERED]  # a header has only so much room
+            monitor_state.save(run.monitor, path, run.header())
     finally:
         take_names(run.model)
 
 
 def reopen(path: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds."""
-    model, header = read_model(path)
+    found = read_stored(path)
     try:
-        return from_header(model, header)
+        run = from_header(found.model, found.header)
+        run.monitor = found.monitor
+        return run
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
 
 
 def reopen_any(path: str | os.PathLike[str]) -> Run:
     """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
-    model, header = read_model(path)
+    model, header, monitor = read_stored(path)
     if "source" in header:
         return reopen(path)
     if not hasattr(model, "n_features_in_"):
         raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
     source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
-    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True)
+    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True, monitor=monitor)
 
 
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
@@ -252,6 +292,7 @@ def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
         fields.value("identity", dict),
         fields.value("reading", dict),
         before,
+        Written.of(fields),
     )
 
 
@@ -351,8 +392,9 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
 def _take(run: Run, block: Block, base: int, order: Any) -> None:
     """Learn a block, and move the position behind it."""
     with unbroken():
-        if block.rows.shape[0]:
-            _learn(run, ordered(block.rows, order), _times(run, block))
+        found = _learn(run, ordered(block.rows, order), _times(run, block)) if block.rows.shape[0] else None
+        if run.alarms is not None:
+            run.alarms.add(base + block.start, _kept(block), found)
         run.row = base + block.start + block.length
         run.passed += block.length
         run.skipped += len(block.bad)
@@ -369,17 +411,26 @@ def _times(run: Run, block: Block) -> Any:
         raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
     if run.shuffle_buffer:
         raise SourceError("Rows whose age is time cannot be shuffled; leave --shuffle-buffer out.")
+    return block.times[_kept(block)]
+
+
+def _kept(block: Block) -> NDArray[np.bool_]:
+    """Which rows of a block are good."""
     good = np.ones(block.length, dtype=bool)
     good[[bad.row - block.start - 1 for bad in block.bad]] = False
-    return block.times[good]
+    return good
 
 
-def _learn(run: Run, rows: Any, times: Any) -> None:
+def _learn(run: Run, rows: Any, times: Any) -> Update | None:
+    """Learn rows; what the monitor says of them, where there is one."""
+    if run.monitor is not None:
+        return run.monitor.update(rows)
     count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
         rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
     for at in range(0, count, run.block):
         run.model.partial_fit(rows[at : at + run.block], times=None if times is None else times[at : at + run.block])
+    return None
 
 
 class Saving:
@@ -441,7 +492,9 @@ def drive(
             for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
                 timer.passed(run.passed - before)
                 before, looked = run.passed, time.monotonic()
-                if timer.due() and run.learned:
+                if run.alarms is not None:
+                    run.alarms.write()
+                if run.learned and (timer.due() or (run.alarms is not None and run.written is None)):  # no table without a checkpoint
                     _know(run, source, at_end)
                     saving.save(run)
                 if report is not None:

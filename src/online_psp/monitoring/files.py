@@ -50,8 +50,8 @@ class _Parameters(NamedTuple):
     recent: int
 
 
-def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
-    """Write a monitor; nothing is written where its detector is not one of ours."""
+def save(monitor: Monitor, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
+    """Write a monitor, and where its run over a source stands; nothing is written where its detector is not one of ours."""
     with monitor._lock:
         detector = monitor.detector
         if detector is not None and type(detector) is not Cusum:
@@ -72,16 +72,21 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
             if model is not None:
                 inner, state[name] = pca_state(model)
                 arrays |= {f"{name}.{key}": array for key, array in inner.items()}
-        model_file.write(path, Contents("Monitor", arrays, state, {}))
+        model_file.write(path, Contents("Monitor", arrays, state, run or {}))
 
 
 def load(path: str | os.PathLike[str], cls: type[M], on_drift: OnDrift | None) -> M:
     """Read a monitor."""
+    return load_run(path, cls, on_drift)[0]
+
+
+def load_run(path: str | os.PathLike[str], cls: type[M], on_drift: OnDrift | None = None) -> tuple[M, dict[str, Any]]:
+    """Read a monitor and its run."""
     found = model_file.read(path)
     try:
         if found.kind != "Monitor":
             raise ModelFileError(f"it holds a model of kind {found.kind}, not a Monitor")
-        return _from_state(Fields(found.arrays, found.state), cls, on_drift)
+        return _from_state(Fields(found.arrays, found.state), cls, on_drift), found.run
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a monitor: {error}.") from None
 

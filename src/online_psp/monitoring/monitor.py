@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # of equal weight: so many before anything is scored
 _SETTLED_ROWS = 200  # of equal weight: so many before drift is looked for
 
+
+def rows_needed(K: int) -> int:
+    """Rows of equal weight that a model of K components must have learned before rows are judged by it."""
+    return max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)
+
+
 OnDrift: TypeAlias = str | Callable[["Monitor", Alarm], Any]
 
 
@@ -276,7 +282,7 @@ class Monitor:
 
     def _check_memory(self, model: OnlinePCA) -> None:
         wanted: Any = model.n_components
-        needed = max(_LEAST_ROWS, _ROWS_A_COMPONENT * wanted if isinstance(wanted, int) else 0)
+        needed = rows_needed(wanted if isinstance(wanted, int) else 0)
         if self._remembered <= needed:
             raise ValueError(
                 f"half_life={model.half_life} remembers as much as {self._remembered:.0f} rows of equal weight, and to score rows "
@@ -304,7 +310,7 @@ class Monitor:
             return
         seen = snapshot(self.model)
         K = len(seen.variances)
-        self._seen = seen if K and (self._seen is not None or seen.samples >= max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)) else None
+        self._seen = seen if K and (self._seen is not None or seen.samples >= rows_needed(K)) else None
         if self._seen is not None:
             self._limits = t2_limit_of(seen, self.alpha), spe_limit_of(seen, self._moments, self.alpha)
 

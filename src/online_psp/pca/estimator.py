@@ -243,7 +243,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             stream = self._fitted()
             with stream.lock:
                 return self._project(stream, np.require(x, stream.dtype, ["C", "A", "W", "E"]))
-        row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays, and not once more for others
+        if type(x) is np.ndarray and x.dtype is stream.dtype and x.flags.carray:
+            row = x
+        else:
+            row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays, and not once more for others
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:

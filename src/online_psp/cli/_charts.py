@@ -1,0 +1,115 @@
+"""Charts of scores: T² and SPE over time, with their limits, outliers and alarms."""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from online_psp.engine.types import Floats
+
+_NUMBERS = ("t2", "spe", "t2_limit", "spe_limit", "outlier")
+_POINTS = 2000  # that a chart shows: of more rows, the largest of each stretch
+_COLOURS = {"mean": "#54a24b", "spread": "#b279a2", "direction": "#f58518"}
+
+
+class ScoreTable(NamedTuple):
+    """What a table says of each of its rows, NaN where it says nothing; each (n,)."""
+
+    row: Floats
+    t2: Floats
+    spe: Floats
+    t2_limit: Floats
+    spe_limit: Floats
+    outlier: Floats
+    drift: list[tuple[int, str]]
+    """The places in the table of rows that have raised an alarm, and what had changed."""
+
+
+def read_scores(path: Path) -> ScoreTable:
+    """Read a table that `psp score` or `psp fit --monitor` has written; a last line that is still being written is left out.
+
+    Raises
+    ------
+    SourceError
+        Where it is no such table.
+    """
+    import numpy as np
+
+    from online_psp.io.sources import SourceError
+
+    columns, drift = [array("d") for _ in range(1 + len(_NUMBERS))], []
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        lines = csv.reader(line for line in file if line.endswith("\n"))
+        head = next(lines, [])
+        missing = [name for name in ("row", *_NUMBERS) if head.count(name) != 1]
+        if missing:
+            raise SourceError(f"{path} is no table of psp score or psp fit --monitor: it has no single column {missing[0]}.")
+        places, kind = [head.index(name) for name in ("row", *_NUMBERS)], head.index("drift") if "drift" in head else None
+        try:
+            for number, line in enumerate(lines):
+                if len(line) != len(head):
+                    raise ValueError(f"it has {len(line)} cells, and the first line {len(head)}")
+                for column, place in zip(columns, places, strict=True):
+                    column.append(float(line[place] or "nan"))
+                if kind is not None and line[kind]:
+                    if line[kind] not in _COLOURS:
+                        raise ValueError(f"{line[kind][:40]!r} is no kind of drift")
+                    drift.append((number, line[kind]))
+        except (ValueError, csv.Error) as error:
+            raise SourceError(f"{path}, line {lines.line_num}: {error}.") from None
+    row, t2, spe, t2_limit, spe_limit, outlier = (np.array(column, dtype=np.float64) for column in columns)
+    if not np.isfinite(t2).any() and not np.isfinite(spe).any():
+        raise SourceError(f"{path} has no scores to plot: {'all are missing or infinite' if len(row) else 'it has no rows'}.")
+    return ScoreTable(row, t2, spe, t2_limit, spe_limit, outlier, drift)
+
+
+def draw_scores(table: ScoreTable, name: str) -> Any:
+    """A figure with T² above and SPE below, on logarithmic scales."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, 1, sharex=True)
+    rows = table.row
+    if not (np.diff(rows) > 0).all():  # several tables, one after the other
+        rows = np.arange(1.0, len(rows) + 1.0)
+    _chart(panels[0], rows, table.t2, table.t2_limit, table, "T²")
+    _chart(panels[1], rows, table.spe, table.spe_limit, table, "SPE")
+    outliers = int(np.nansum(table.outlier))
+    figure.suptitle(f"{name}: {len(rows):,} rows, {outliers:,} outliers, {len(table.drift):,} drift alarms")
+    panels[1].set_xlabel("row")
+    return figure
+
+
+def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: ScoreTable, name: str) -> None:
+    import numpy as np
+
+    finite = values[np.isfinite(values) & (values > 0)]
+    shown = np.clip(values, finite.min(), 10 * finite.max()) if len(finite) else values  # a logarithm has neither 0 nor infinity
+    chosen = _largest(shown)
+    axes.plot(rows[chosen], shown[chosen], color="#4c78a8", linewidth=0.7, label=name)
+    axes.plot(rows[chosen], limit[chosen], color="#333333", linewidth=1.0, linestyle="--", label="limit")
+    out = chosen[(table.outlier[chosen] == 1) & (values[chosen] > limit[chosen])]
+    axes.plot(rows[out], shown[out], ".", color="#e45756", markersize=4, label="outlier")
+    named = set()
+    for place, kind in table.drift:
+        axes.axvline(rows[place], color=_COLOURS[kind], linewidth=1.2, label=None if kind in named else f"drift: {kind}")
+        named.add(kind)
+    axes.set(ylabel=name, yscale="log" if len(finite) else "linear")
+    axes.legend(loc="upper left", fontsize=7, ncols=5)
+
+
+def _largest(values: Floats) -> Any:
+    """Places of the values to draw: all, or the largest of each stretch, so that no outlier is lost."""
+    import numpy as np
+
+    step = -(-len(values) // _POINTS)
+    filled = np.where(np.isnan(values), -np.inf, values)
+    if step == 1:
+        return np.arange(len(values))
+    return np.array([start + int(np.argmax(filled[start : start + step])) for start in range(0, len(values), step)])
