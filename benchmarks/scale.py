@@ -117,8 +117,12 @@ def slopes(console: Console, algorithm: str = "block") -> tuple[float, float]:
     by_features = np.array([sample(int(D), 50) for D in features])
     by_entries = np.array([sample(50_000, int(count)) for count in entries])
     slope = [float(np.polyfit(np.log(x), np.log(t), 1)[0]) for x, t in ((features, by_features), (entries, by_entries))]
-    console.print(f"{algorithm}: µs per sample, 50 entries, D = {features.tolist()}: {np.round(1e6 * by_features, 1).tolist()}: D^{slope[0]:.2f}")
-    console.print(f"{algorithm}: µs per sample, D=50,000, entries {entries.tolist()}: {np.round(1e6 * by_entries, 1).tolist()}: nnz^{slope[1]:.2f}")
+    console.print(
+        f"{algorithm}, µs a row, 50 entries, D = {features.tolist()}: {np.round(1e6 * by_features, 1).tolist()}: D^{slope[0]:.2f}"
+    )
+    console.print(
+        f"{algorithm}, µs a row, D=50,000, entries {entries.tolist()}: {np.round(1e6 * by_entries, 1).tolist()}: nnz^{slope[1]:.2f}"
+    )
     return slope[0], slope[1]
 
 
@@ -240,6 +244,7 @@ def main() -> None:
         torch_overhead(console)
         sparse_table(console, folder)
         slopes(console)
+        slopes(console, "fsm")
         dask_workers(console)
         column_workers(console)
 
