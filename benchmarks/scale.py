@@ -52,19 +52,21 @@ def peak_memory() -> int:
 
 def run_method(name: str, folder: str) -> dict[str, Any]:
     """Fit one method on the sparse set; the time of a sample, and what the peak of memory grew by. Its components go to `folder`."""
+    from sklearn.base import clone
     from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
 
     K = SPARSE["K"]
     X = topics(SPARSE["n"], SPARSE["D"], SPARSE["per_row"])
     methods: dict[str, Any] = {
         "OnlinePCA": OnlinePCA(K),
+        "OnlinePCA, fsm": OnlinePCA(K, algorithm="fsm"),
         "IncrementalPCA": IncrementalPCA(K),
         "TruncatedSVD": TruncatedSVD(K, random_state=0),
         "PCA, arpack": PCA(K, svd_solver="arpack", random_state=0),
     }
     model = methods[name]
-    if name == "OnlinePCA":
-        _ = OnlinePCA(K).fit(topics(3000, 3000, 50)).components_  # compiles
+    if name.startswith("OnlinePCA"):
+        _ = clone(model).fit(topics(3000, 3000, 50)).components_  # compiles
     if name == "IncrementalPCA":
         X = X[: 4 * 5 * K]  # all of it would take hours
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
@@ -80,7 +82,7 @@ def run_method(name: str, folder: str) -> dict[str, Any]:
 
 def sparse_table(console: Console, folder: str) -> None:
     results = {}
-    for name in ("OnlinePCA", "IncrementalPCA", "TruncatedSVD", "PCA, arpack"):
+    for name in ("OnlinePCA", "OnlinePCA, fsm", "IncrementalPCA", "TruncatedSVD", "PCA, arpack"):
         done = subprocess.run([sys.executable, "-m", "benchmarks.scale", name, folder], capture_output=True, text=True, check=True)
         results[name] = json.loads(done.stdout.splitlines()[-1])
     n, D, K = SPARSE["n"], SPARSE["D"], SPARSE["K"]
@@ -89,22 +91,24 @@ def sparse_table(console: Console, folder: str) -> None:
         table.add_column(column, justify="left" if column == "method" else "right")
     ours = results["OnlinePCA"]["microseconds"]
     for name, result in results.items():
-        passes = "one" if name in ("OnlinePCA", "IncrementalPCA") else "several"
+        passes = "one" if name.startswith(("OnlinePCA", "IncrementalPCA")) else "several"
         ratio, memory = f"{result['microseconds'] / ours:.1f}×", f"{result['megabytes']:.0f} MB"
         table.add_row(name, f"{result['rows']:,}", f"{result['microseconds']:.1f}", ratio, memory, passes)
     console.print(table)
-    basis = 8 * D * (2 * K + 8) / 1e6
-    console.print(f"a basis of K' = {2 * K + 8} directions is {basis:.0f} MB; dense, the matrix would be {8 * n * D / 1e9:.0f} GB")
-    error = subspace_error(*(np.load(Path(folder) / f"{name}.npy").T for name in ("OnlinePCA", "PCA, arpack")))
-    console.print(f"Err_batch of OnlinePCA, one pass, against PCA of the whole matrix: {error:.4f}")
+    basis = 8 * D * (2 * K + 32) / 1e6
+    console.print(f"a basis of K' = {2 * K + 32} directions is {basis:.0f} MB; dense, the matrix would be {8 * n * D / 1e9:.0f} GB")
+    whole = np.load(Path(folder) / "PCA, arpack.npy").T
+    for name in ("OnlinePCA", "OnlinePCA, fsm"):
+        error = subspace_error(np.load(Path(folder) / f"{name}.npy").T, whole)
+        console.print(f"Err_batch of {name}, one pass, against PCA of the whole matrix: {error:.4f}")
 
 
-def slopes(console: Console) -> tuple[float, float]:
+def slopes(console: Console, algorithm: str = "block") -> tuple[float, float]:
     """Exponents of the time of a sample in the number of features, and in the entries of a row."""
 
     def sample(D: int, per_row: int) -> float:
         X = topics(24_000, D, per_row)
-        model = OnlinePCA(32).fit(X[:4000])
+        model = OnlinePCA(32, algorithm=algorithm).fit(X[:4000])
         start = time.perf_counter()
         model.partial_fit(X[4000:])
         return (time.perf_counter() - start) / 20_000
@@ -113,8 +117,12 @@ def slopes(console: Console) -> tuple[float, float]:
     by_features = np.array([sample(int(D), 50) for D in features])
     by_entries = np.array([sample(50_000, int(count)) for count in entries])
     slope = [float(np.polyfit(np.log(x), np.log(t), 1)[0]) for x, t in ((features, by_features), (entries, by_entries))]
-    console.print(f"µs per sample, 50 entries, D = {features.tolist()}: {np.round(1e6 * by_features, 1).tolist()}: D^{slope[0]:.2f}")
-    console.print(f"µs per sample, D=50,000, entries {entries.tolist()}: {np.round(1e6 * by_entries, 1).tolist()}: nnz^{slope[1]:.2f}")
+    console.print(
+        f"{algorithm}, µs a row, 50 entries, D = {features.tolist()}: {np.round(1e6 * by_features, 1).tolist()}: D^{slope[0]:.2f}"
+    )
+    console.print(
+        f"{algorithm}, µs a row, D=50,000, entries {entries.tolist()}: {np.round(1e6 * by_entries, 1).tolist()}: nnz^{slope[1]:.2f}"
+    )
     return slope[0], slope[1]
 
 
@@ -236,6 +244,7 @@ def main() -> None:
         torch_overhead(console)
         sparse_table(console, folder)
         slopes(console)
+        slopes(console, "fsm")
         dask_workers(console)
         column_workers(console)
 

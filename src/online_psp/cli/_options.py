@@ -126,10 +126,17 @@ FEEDING: dict[str, Option] = {
 
 #: Of `Monitor`, and the table that it writes.
 MONITORING: dict[str, Option] = {
-    "monitor": Option(Path, ("--monitor",), "Score each row before it is learned, look for drift, and write that to this CSV file."),
-    "alpha": Option(float, ("--alpha",), "Share of ordinary rows above each limit; 0.01.", convert=check_alpha),
-    "learn_outliers": Option(bool, ("--learn-outliers/--skip-outliers",), "Whether rows above a limit are learned; they are by default."),
-    "on_drift": Option(str, ("--on-drift",), "flag, or reset: start the model anew from the rows since the change.", convert=_on_drift),
+    "monitor": Option(Path, ("--monitor",), "Score each row before it is learned, detect drift, and write both to this CSV file."),
+    "alpha": Option(float, ("--alpha",), "Fraction of normal rows above each limit; 0.01 by default.", convert=check_alpha),
+    "learn_outliers": Option(
+        bool, ("--learn-outliers/--skip-outliers",), "Whether to learn rows above a limit; by default they are learned."
+    ),
+    "on_drift": Option(
+        str,
+        ("--on-drift",),
+        "What to do when the stream drifts: flag it, or reset the model to the rows since the change.",
+        convert=_on_drift,
+    ),
 }
 
 # Options with one meaning everywhere.

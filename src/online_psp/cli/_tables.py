@@ -17,10 +17,14 @@ from online_psp.cli._writers import FORMATS, Table, append_to
 
 _PROMPT = 0.25  # seconds after which rows that have come through a pipe are written
 
-TableOutput = Annotated[Path, typer.Option("--output", "-o", help="Table: .npy, .csv or .parquet; - for CSV on standard output.")]
-Form = Annotated[str | None, typer.Option("--format", help="npy, csv or parquet; by the end of the output's name otherwise.")]
-Append = Annotated[bool, typer.Option("--append", help="Add rows at the end of the output.")]
-BlockRows = Annotated[int | None, typer.Option(min=1, help="Rows read at a time.")]
+TableOutput = Annotated[
+    Path, typer.Option("--output", "-o", help="File for the scores: .npy, .csv or .parquet; - writes CSV to standard output.")
+]
+Form = Annotated[
+    str | None, typer.Option("--format", help="Output format: npy, csv or parquet; by default, the output's extension decides.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Append to the output file.")]
+BlockRows = Annotated[int | None, typer.Option(min=1, help="Number of rows to read at a time.")]
 
 
 class Job(NamedTuple):

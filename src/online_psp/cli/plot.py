@@ -18,12 +18,12 @@ _PICTURES = 24
 
 
 def plot(
-    model: Annotated[Path, typer.Argument(help="Model file; or a .csv table of psp score or psp fit --monitor.")],
+    model: Annotated[Path, typer.Argument(help="Model file, or a CSV table from psp score or psp fit --monitor.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plot a model's variances, and its components where they are pictures; or T² and SPE of a table, with limits and alarms."""
+    """Plot the variances of a model, and its components if they are images; or T² and SPE of a table, with limits and alarms."""
     if output.suffix not in _SUFFIXES:
         usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
     check_not_source(output, [str(model)])

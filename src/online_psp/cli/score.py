@@ -53,7 +53,8 @@ def score(
     output: TableOutput,
     reading: dict[str, Any],
     alpha: Annotated[
-        float | None, typer.Option(help="Share of ordinary rows above each limit; 0.01, or that of a model fitted with --monitor.")
+        float | None,
+        typer.Option(help="Fraction of normal rows above each limit; 0.01 by default, or that of a model fitted with --monitor."),
     ] = None,
     form: Form = None,
     append: Append = False,
@@ -63,10 +64,10 @@ def score(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score rows by a model: T² and SPE, their limits, and whether a row is an outlier.
+    """Score rows with a model: T² and SPE, their limits, and whether a row is an outlier.
 
     The output has a row for each row of the source, with its number from 1. With --on-bad-row skip, scores of bad rows are NaN. Limits
-    of a model that has learned fewer than 20 rows, or 5 a component, are NaN.
+    are NaN if the model has learned fewer than 20 rows, or fewer than 5 per component.
     """
     from online_psp.io.runs import take_names
 
