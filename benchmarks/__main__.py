@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from benchmarks import engine, pca, scale, speed, streams, tracking
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[], object]] = {
     "engine": engine.main,
     "pca": pca.main,
     "scale": scale.main,
