@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp.algorithms._base import StreamingAlgorithm
-from online_psp.engine.array_store import ArrayStore
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.compiler import kernel
-from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.rows import AnyRows
 from online_psp.engine.sizes import FixedCost
-from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.store import DenseStore, Store, put_and_multiply
+from online_psp.engine.suited_store import suited
 from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -230,15 +229,7 @@ class SimilarityMatching(StreamingAlgorithm):
         return store.n if isinstance(store, DenseStore) else 0
 
     def _use_store_for(self, rows: AnyRows) -> None:
-        store = self._store
-        if isinstance(rows, SparseRows):
-            if not (isinstance(store, SparseStore) and store.sums is rows.sums):
-                self._store = SparseStore(store.read(), rows.sums)
-        elif isinstance(rows, ArrayRows):
-            if not (isinstance(store, ArrayStore) and store.library == rows.library):
-                self._store = ArrayStore(store.read(), rows.library)
-        elif isinstance(store, SparseStore | ArrayStore):
-            self._store = DenseStore(store.read(), self.open_capacity)
+        self._store = suited(self._store, rows, self.open_capacity)
 
     def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
         if not self._stays_put(rates):

@@ -29,14 +29,13 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
-from online_psp.engine.array_store import ArrayStore
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.compiler import kernel
-from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.rows import AnyRows
 from online_psp.engine.sizes import FixedCost
-from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.store import DenseStore, Store, put_and_multiply
+from online_psp.engine.suited_store import suited
 from online_psp.engine.types import Array, Floats, Rate
 
 
@@ -256,15 +255,7 @@ class Oja(StreamingAlgorithm):
         return store.n if isinstance(store, DenseStore) else 0
 
     def _use_store_for(self, rows: AnyRows) -> None:
-        store = self._store
-        if isinstance(rows, SparseRows):
-            if not (isinstance(store, SparseStore) and store.sums is rows.sums):
-                self._store = SparseStore(store.read(), rows.sums)
-        elif isinstance(rows, ArrayRows):
-            if not (isinstance(store, ArrayStore) and store.library == rows.library):
-                self._store = ArrayStore(store.read(), rows.library)
-        elif not isinstance(store, DenseStore):
-            self._store = DenseStore(store.read(), self.open_capacity)
+        self._store = suited(self._store, rows, self.open_capacity)
 
     def _raw_basis(self) -> Array:
         return self._store.read()
