@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def rows_dtype(rows: AnyRows) -> Any:
     return np.dtype(rows.data.dtype if isinstance(rows, SparseRows) else rows.X.dtype)
 
 
-def check_values(rows: AnyRows, unit: float) -> None:
+def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
     """Raise a ValueError that names the first value that is not finite, or too large beside the rows before it.
 
     Parameters
@@ -56,31 +57,33 @@ def check_values(rows: AnyRows, unit: float) -> None:
     rows : rows
     unit : float
         Of the stream; 0 before its first row that is not zero.
+    holes : bool
+        Whether NaN, a missing value, is allowed.
     """
     dtype = rows_dtype(rows)
     if isinstance(rows, DenseRows):
         step = max(1, CHECK_BYTES // (max(1, rows.D) * dtype.itemsize))
         for start in range(0, len(rows), step):
-            unit = _check_part(rows.X[start : start + step], start, unit, dtype)
+            unit = _check_part(rows.X[start : start + step], start, unit, dtype, holes)
     elif isinstance(rows, SparseRows):
-        _check_entries(rows, unit, dtype)
+        _check_entries(rows, unit, dtype, holes)
     else:
         bound = float(np.sqrt(rows.squares().sum()))
         if not (math.isfinite(bound) and bound * (unit or 1.0) < largest_for(dtype)):
-            _check_part(to_host(rows.X), 0, unit, dtype)
+            _check_part(to_host(rows.X), 0, unit, dtype, holes)
 
 
-def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any]) -> float:
+def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: bool) -> float:
     """Check dense rows, the first of which is row `start`; the unit after them."""
     with np.errstate(over="ignore", invalid="ignore"):
         bound = math.sqrt(max(sum_of_squares(X), 0.0)) if X.size else 0.0
     if unit == 1.0 and bound < largest_for(dtype):
         return unit
-    largest = np.abs(X).max(axis=1, initial=0.0)
+    largest = np.abs(np.where(np.isnan(X), X.dtype.type(0), X) if holes else X).max(axis=1, initial=0.0)
     finite = np.isfinite(largest)
     if not finite.all():
         at = int(np.argmin(finite))
-        raise _not_finite(X[at], start + at)
+        raise _not_finite(np.nan_to_num(X[at], posinf=np.inf, neginf=-np.inf) if holes else X[at], start + at)
     if not unit:
         unit = _unit_of(largest, dtype)
     _check_sizes(largest, start, unit, dtype)
@@ -100,8 +103,10 @@ def _unit_of(largest: Array, dtype: np.dtype[Any]) -> float:
     return unit_for(size, dtype)
 
 
-def _check_entries(rows: SparseRows, unit: float, dtype: np.dtype[Any]) -> None:
+def _check_entries(rows: SparseRows, unit: float, dtype: np.dtype[Any], holes: bool) -> None:
     values = rows.data[rows.indptr[0] : rows.indptr[-1]]
+    if holes:
+        values = np.where(np.isnan(values), values.dtype.type(0), values)
     finite = np.isfinite(values)
     if not finite.all():
         entry = int(np.argmin(finite)) + int(rows.indptr[0])
@@ -129,7 +134,20 @@ def _not_finite(row: Array, at: int, column: int | None = None) -> ValueError:
     place = int(np.argmax(bad)) if column is None else column
     value = row[int(np.argmax(bad))]
     what = "NaN" if np.isnan(value) else "infinity"
-    return ValueError(f"Input X contains {what}: row {at}, column {place}. Every value must be finite.")
+    hint = "Every value must be finite; OnlinePCA(missing='impute') takes NaN as missing values." if what == "NaN" else ""
+    return ValueError(f"Input X contains {what}: row {at}, column {place}. {hint or 'Every value must be finite.'}")
+
+
+def warn_never_observed(known: Floats) -> None:
+    """Say which features have never been observed, given the weights of each, (D,)."""
+    never = np.flatnonzero(known <= 0)
+    if len(never):
+        named = ", ".join(str(j) for j in never[:10]) + (", …" if len(never) > 10 else "")
+        warnings.warn(
+            f"{len(never)} of {len(known)} features have never been observed (columns {named}): they have mean 0 and no loading.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:

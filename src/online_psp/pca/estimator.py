@@ -15,32 +15,27 @@ from __future__ import annotations
 import numbers
 import os
 import threading
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.sparse import diags_array
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from online_psp.engine.blas import matmul
-from online_psp.engine.libraries import Library
-from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.axes import check_reference, nearest_turn
-from online_psp.pca.checks import check_rows, check_scores, check_values, check_weights, rows_dtype
+from online_psp.pca.axes import check_reference
+from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype, warn_never_observed
 from online_psp.pca.forgetting import check_times
-from online_psp.pca.likelihood import covariance, log_likelihood, precision
 from online_psp.pca.merging import merge
-from online_psp.pca.settings import check_components, check_settings
-from online_psp.pca.stream import Stream, View
+from online_psp.pca.settings import check_settings
+from online_psp.pca.stream import Stream
+from online_psp.pca.using import Usable
 
 _BEGINNING = threading.RLock()  # so that two threads do not both begin the same model
 
 
-class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Usable):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
 
     A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and more accurate. With few
@@ -77,6 +72,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         smoothly though variances cross. `scores_covariance_` says what they are correlated by.
     reference : (n_components, D), optional
         Axes that stable ones stay near, in place of the first ones found.
+    missing : {"error", "impute"}
+        What to do with NaN, which pandas' NA and polars' null count as: refuse it, or take it for a value that is missing. Then the mean
+        and the variances count what is observed of each feature, and the model is that of probabilistic PCA; see `impute`. Rows
+        without NaN give exactly the same model either way.
+    robust : bool
+        Give less weight to rows that are far from all others under the model; see `sample_influence`.
     block_size : int or "auto"
         Samples compressed at a time. It changes speed, not results (but for rounding, and for ``algorithm="block"``, whose blocks it sets).
     dtype : float32, float64 or None
@@ -131,6 +132,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         half_life: Any = None,
         axes: str = "principal",
         reference: ArrayLike | None = None,
+        missing: str = "error",
+        robust: bool = False,
         block_size: int | str = "auto",
         dtype: DTypeLike | None = None,
         batch_size: int | None = None,
@@ -147,6 +150,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.half_life: Any = half_life
         self.axes = axes
         self.reference = reference
+        self.missing = missing
+        self.robust = robust
         self.block_size = block_size
         self.dtype = dtype
         self.batch_size = batch_size
@@ -158,7 +163,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None) -> Self:
         """Learn from the rows of X alone, in one pass; the arguments are those of `partial_fit`."""
         with _BEGINNING:
-            return self._begin(X, sample_weight, times)
+            self._begin(X, sample_weight, times)
+        known = self._view().known if self.missing == "impute" else None
+        if known is not None:
+            warn_never_observed(known)
+        return self
 
     def partial_fit(
         self,
@@ -193,7 +202,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 raise ValueError(changed)
             self._check_number(stream)
             rows = check_rows(self, X, stream.settings.dtype, reset=False)
-            check_values(rows, stream.unit)
+            check_values(rows, stream.unit, stream.settings.missing == "impute")
             stream.learn(*_counted(rows, sample_weight, times, stream))
         return self
 
@@ -207,7 +216,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             wanted: Any = self.n_components
             if isinstance(wanted, numbers.Integral) and int(wanted) > D:
                 raise ValueError(f"n_components must not be larger than the number of features, {D}; got {wanted}.")
-            check_values(rows, 0.0)
+            check_values(rows, 0.0, settings.missing == "impute")
             stream = Stream(settings, wanted, D, rows_dtype(rows))
             if self.reference is not None:
                 stream.axes = check_reference(self.reference, wanted, D)
@@ -254,12 +263,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if time is not None or (half_life is not None and half_life.in_time):
                 times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
             if not stream.learn_one(row, times):
-                check_values(DenseRows(row[np.newaxis]), stream.unit)
+                rows = DenseRows(row[np.newaxis])
+                check_values(rows, stream.unit, stream.settings.missing == "impute")
+                stream.learn(rows, np.ones(1), times)
             return self._project(stream, row)
 
     def _project(self, stream: Stream, point: Array) -> Array:
         """Coordinates of a point along the components as of their last read-out."""
-        weight = stream.moments.weight
+        weight = stream.weight
         if weight >= stream.refresh_at:
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
             components = self.components_
@@ -298,59 +309,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self._stream = merge(mine, theirs)
         return self
 
-    # Using
-
-    def transform(self, X: ArrayLike) -> Any:
-        """Coordinates of rows along the components, (n, n_components_)."""
-        check_is_fitted(self)
-        view = self._view()
-        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
-        check_values(rows, 1.0)
-        return self._scores(rows, view)
-
-    def inverse_transform(self, X: ArrayLike) -> Any:
-        """Rows that have the given coordinates, (n, D)."""
-        check_is_fitted(self)
-        view = self._view()
-        components, dtype = self._shown(view)[0], self._fitted().dtype
-        scores, xp = check_scores(X, len(components))
-        if self.whiten:
-            components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
-        if view.deviations is not None:
-            components = (components * view.deviations).astype(components.dtype)
-        rows: Array = matmul(scores, components) + view.mean.astype(dtype)
-        return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
-
-    def score_samples(self, X: ArrayLike) -> Floats:
-        """Log-likelihood of each row under the probabilistic PCA model, (n,)."""
-        check_is_fitted(self)
-        view = self._view()
-        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
-        check_values(rows, 1.0)
-        data: Any = rows.matrix() if isinstance(rows, SparseRows) else rows.dense(np.dtype(np.float64))
-        if view.deviations is None:
-            return log_likelihood(data, view.mean, *self._gaussian(view))
-        scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
-        return log_likelihood(scaled, view.mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
-
-    def score(self, X: ArrayLike, y: None = None) -> float:
-        """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X)))
-
-    def get_covariance(self) -> Floats:
-        """The covariance of the probabilistic PCA model, (D, D)."""
-        check_is_fitted(self)
-        view = self._view()
-        found = covariance(*self._gaussian(view))
-        return found if view.deviations is None else found * view.deviations * view.deviations[:, np.newaxis]
-
-    def get_precision(self) -> Floats:
-        """Its inverse, (D, D)."""
-        check_is_fitted(self)
-        view = self._view()
-        found = precision(*self._gaussian(view))
-        return found if view.deviations is None else found / view.deviations / view.deviations[:, np.newaxis]
-
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -370,69 +328,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         model: Any = load(path, cls)[0]
         return model  # type: ignore[no-any-return]
 
-    # What was learned
-
-    @property
-    def components_(self) -> Array:
-        return self._shown(self._view())[0]
-
-    @property
-    def scores_covariance_(self) -> Floats:
-        return self._shown(self._view())[1] * self._view().degrees(self._fitted().settings)
-
-    @property
-    def explained_variance_(self) -> Floats:
-        return self._variances(self._view())
-
-    @property
-    def explained_variance_ratio_(self) -> Floats:
-        view = self._view()
-        along = np.diag(self._shown(view)[1])
-        return along / view.total_variance if view.total_variance > 0 else np.zeros_like(along)
-
-    @property
-    def singular_values_(self) -> Floats:
-        view = self._view()
-        return np.sqrt(np.diag(self._shown(view)[1]) * view.weight)
-
-    @property
-    def mean_(self) -> Array:
-        return self._view().mean.astype(self._fitted().dtype)
-
-    @property
-    def var_(self) -> Floats:
-        view = self._view()
-        return view.feature_variances * view.degrees(self._fitted().settings)
-
-    @property
-    def noise_variance_(self) -> float:
-        return self._noise(self._view())
-
-    @property
-    def n_samples_seen_(self) -> int:
-        return self._view().seen
-
-    @property
-    def effective_samples_(self) -> float:
-        return self._view().weight
-
-    @property
-    def kish_samples_(self) -> float:
-        view = self._view()
-        return view.weight**2 / view.squares if view.squares > 0 else 0.0
-
-    @property
-    def n_components_(self) -> int:
-        return self._count(self._view())
-
-    @property
-    def exact_(self) -> bool:
-        return self._fitted().exact is not None
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     # Inside
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -441,99 +336,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "impute"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def _fitted(self) -> Stream:
-        stream: Stream | None = self.__dict__.get("_stream")
-        if stream is None:
-            raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
-        return stream
-
-    def _view(self) -> View:
-        return self._fitted().view()
-
-    def _check_number(self, stream: Stream) -> None:
-        """`n_components` may change while a stream goes on, up to what it keeps."""
-        wanted: Any = self.n_components
-        if isinstance(wanted, numbers.Integral) and int(wanted) > stream.rank:
-            raise ValueError(
-                f"n_components is {wanted} now, and the model keeps {stream.rank} directions; start anew with fit to have more."
-            )
-
-    def _count(self, view: View) -> int:
-        """How many components there are."""
-        wanted: Any = self.n_components
-        check_components(wanted)
-        if wanted is None:
-            eps = np.finfo(self._fitted().dtype).eps
-            return max(1, int(np.sum(view.variances > len(view.mean) * eps * view.variances[0])))
-        if isinstance(wanted, numbers.Integral):
-            self._check_number(self._fitted())
-            return min(int(wanted), len(view.components))
-        explained = np.cumsum(view.variances) / max(view.total_variance, np.finfo(np.float64).tiny)
-        enough = explained >= wanted - 1e-12
-        if not enough.any() and view.total_variance > 0:
-            warnings.warn(
-                f"The {len(explained)} directions kept explain {explained[-1]:.3f} of the variance, less than the {wanted} asked for; "
-                "pass a larger `max_rank` to keep more.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return int(np.argmax(enough)) + 1 if enough.any() else len(explained)
-
-    def _shown(self, view: View) -> tuple[Array, Floats]:
-        """The components as they are shown, (K, D), and the covariance of coordinates along them, divided by the weight."""
-        K, stream = self._count(view), self._fitted()
-        components, variances = view.components[:K], view.variances[:K]
-        if stream.settings.axes == "principal" or (stream.axes is not None and len(stream.axes) != K):
-            return components, np.diag(variances)
-        if stream.axes is None:
-            return components, np.diag(variances)
-        turn = nearest_turn(components, stream.axes)
-        return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
-
-    def _variances(self, view: View) -> Floats:
-        return np.diag(self._shown(view)[1]) * view.degrees(self._fitted().settings)
-
-    def _noise(self, view: View) -> float:
-        K = self._count(view)
-        left_out: int = min(len(view.mean), view.seen) - K
-        if left_out <= 0:
-            return 0.0
-        rest = max(view.total_variance - float(view.variances.sum()), 0.0) + float(
-            view.variances[K:].sum()
-        )  # no difference of large numbers
-        return float(rest * view.degrees(self._fitted().settings) / left_out)
-
-    def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
-        K = self._count(view)
-        return view.components[:K], view.variances[:K] * view.degrees(self._fitted().settings), self._noise(view)
-
-    def _scores(self, rows: AnyRows, view: View) -> Any:
-        components = self._shown(view)[0]
-        if view.deviations is not None:
-            components = (components / view.deviations).astype(components.dtype)
-        offset = view.mean @ components.T.astype(np.float64)
-        if isinstance(rows, ArrayRows):
-            found: Any = rows.scores(components, offset)
-            return found / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else found
-        if isinstance(rows, SparseRows):
-            scores: Array = np.asarray(rows.matrix() @ components.T)
-        else:
-            scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False))
-        if self._fitted().settings.center:
-            scores = scores - offset.astype(scores.dtype)
-        return scores / self._deviations(scores.dtype) if self.whiten else scores
-
-    def _scales(self, view: View) -> Floats:
-        return np.sqrt(self._variances(view))
-
-    def _deviations(self, dtype: np.dtype[Any]) -> Array:
-        """Standard deviations along the components, kept from zero."""
-        scale = self._scales(self._view())
-        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
-        return np.asarray(np.maximum(scale, smallest).astype(dtype))
 
 
 def _counted(

@@ -10,10 +10,12 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._files import describe, rebuild
+from online_psp.algorithms._ritz import Model
 from online_psp.engine.types import Array
 from online_psp.io import mat_file, model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
+from online_psp.pca.careful import Careful, CarefulState
 from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
 from online_psp.pca.forgetting import check_half_life
@@ -128,13 +130,18 @@ def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
 def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> None:
     """Raise a ModelFileError where the parts of a file do not fit together."""
     moments, wanted = state.moments, model.n_components
-    if sum(part is not None for part in (state.kept, state.scatter, inner)) != 1:
+    if sum(part is not None for part in (state.kept, state.scatter, state.careful, inner)) != 1:
         raise ModelFileError("it must be either exact or streaming")
+    if state.careful is not None:
+        _check_careful(state, state.careful, stream)
+    elif stream.settings.robust:
+        raise ModelFileError("it is robust, and has no influences")
     if not 1 <= state.rank <= stream.D or (isinstance(wanted, int) and wanted > state.rank):
         raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
     if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
         raise ModelFileError("it has negative weights or variances")
-    scaled = inner is not None and stream.settings.standardize
+    started = inner is not None or (state.careful is not None and state.careful.ritz is not None)
+    scaled = started and stream.settings.standardize
     if (state.scale is not None) != scaled or (state.scale is not None and (state.scale <= 0).any()):
         raise ModelFileError("its scales do not fit the rest of it")
     if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
@@ -148,6 +155,28 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         expected = (ALGORITHMS[model.algorithm], state.rank, stream.D, stream.dtype)
         if (type(inner), inner.K, inner.D, inner.dtype) != expected or inner.state().running is None:
             raise ModelFileError("its algorithm does not fit the rest of it")
+
+
+def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) -> None:
+    """The same for a model of rows with holes, or of gross ones."""
+    settings = stream.settings
+    if settings.missing != "impute" and (careful.holes or not settings.robust):
+        raise ModelFileError("it has learned rows with missing values, which its parameters refuse")
+    if not ((careful.weights > 0).all() and (careful.decays > 0).all() and (careful.decays <= 1).all()):
+        raise ModelFileError("its rows have weights that are not positive, or decays that are not between 0 and 1")
+    if (careful.known < 0).any() or np.isinf(careful.rows).any() or (settings.missing != "impute" and np.isnan(careful.rows).any()):
+        raise ModelFileError("its rows are not finite, or features have negative weights")
+    parts = Careful(settings, state.rank, stream.D, stream.dtype, stream.share)
+    if careful.ritz is not None:
+        parts.core = Model(careful.ritz.B, careful.ritz.M, careful.ritz.drift)
+        if len(careful.ritz.B) > state.rank or (np.diag(careful.ritz.M) < 0).any() or careful.ritz.drift < 0:
+            raise ModelFileError("it has negative variances, or more directions than it should")
+    if (careful.pairs is not None) != (parts.few and careful.ritz is None) or (careful.pairs is not None and careful.ritz is not None):
+        raise ModelFileError("it has sums of pairs where it should have none, or none where it should have some")
+    if careful.pairs is not None and (careful.pairs.weights < 0).any():
+        raise ModelFileError("its pairs have negative weights")
+    if len(careful.rows) and len(careful.rows) >= parts.room:
+        raise ModelFileError("it has kept more rows than it should")
 
 
 # MAT files: what a model has learned, without the state that learning goes on from

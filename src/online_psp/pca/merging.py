@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from online_psp.engine.moments import Merged, Moments, merge_moments
+from online_psp.engine.moments import Merged, merge_moments
 from online_psp.engine.types import Array
 from online_psp.pca.exact import Kept, ReadOut, Scatter, leading_directions
+from online_psp.pca.merging_careful import merge_careful, to_one_clock
 from online_psp.pca.stream import Stream
 
 
@@ -22,34 +23,24 @@ def merge(mine: Stream, theirs: Stream) -> Stream:
         raise ValueError("A model that standardises and one that does not cannot be merged.")
     if mine.settings.half_life != theirs.settings.half_life:
         raise ValueError("Models with different half-lives cannot be merged.")
+    if mine.settings.robust != theirs.settings.robust:
+        raise ValueError("A robust model and one that is not cannot be merged.")
+    if theirs.careful is not None and theirs.careful.holes and mine.settings.missing != "impute":
+        raise ValueError("A model that refuses missing values cannot take in one that has learned rows with some.")
+    if mine.careful is not None or theirs.careful is not None:
+        return merge_careful(mine, theirs)
     merged = Stream(mine.settings, mine.rank, mine.D, mine.dtype)
     merged.share, merged.rank, merged.unit = mine.share, mine.rank, mine.unit or theirs.unit
     merged.components, merged.axes = mine.components, mine.axes
     scale = merged.unit / theirs.unit if theirs.unit else 1.0
     own, moments = mine.moments.copy(), theirs.moments.copy()
     moments.mean, moments.variance = moments.mean * scale, moments.variance * scale**2
-    merged.last_time = _to_one_clock(mine, own, theirs, moments)
+    merged.last_time = to_one_clock(mine, own, theirs, moments)
     sums = merge_moments(own, moments, mine.settings.center)
     merged.moments = sums.moments
     if not _merge_exactly(merged, mine, theirs, sums, scale):
         merged.go_on_from(_stacked(mine, theirs, sums, scale, merged.rank))
     return merged
-
-
-def _to_one_clock(mine: Stream, own: Moments, theirs: Stream, others: Moments) -> float | None:
-    """Let the weights of the model that has stopped earlier fade until the other stops; the time of that."""
-    half_life = mine.settings.half_life
-    if half_life is None:
-        return None
-    if not half_life.in_time or mine.last_time is None or theirs.last_time is None:
-        raise ValueError(
-            "Models that forget by rows cannot be merged: whose rows are older is not known. Give rows times, and half_life as a time."
-        )
-    latest = max(mine.last_time, theirs.last_time)
-    for stream, moments in ((mine, own), (theirs, others)):
-        left = 2.0 ** (-(latest - stream.last_time) / half_life.length)  # type: ignore[operator]
-        moments.weight, moments.squares = moments.weight * left, moments.squares * left**2
-    return latest
 
 
 def _merge_exactly(merged: Stream, mine: Stream, theirs: Stream, sums: Merged, scale: float) -> bool:

@@ -31,6 +31,8 @@ class Settings:
     standardize: bool
     block_size: BlockSize
     dtype: str | None
+    missing: str = "error"
+    robust: bool = False
 
     def differs(self, other: Settings) -> str | None:
         """One sentence about the first parameter in which another differs from this one, or None."""
@@ -79,6 +81,12 @@ def check_settings(estimator: Any) -> Settings:
         raise ValueError(f"axes must be 'principal' or 'stable'; got {estimator.axes!r}.")
     if estimator.axes == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
+    if estimator.missing not in ("error", "impute"):
+        raise ValueError(f"missing must be 'error' or 'impute'; got {estimator.missing!r}.")
+    robust = _truth(estimator.robust, "robust")
+    for option, wanted in (("missing='impute'", estimator.missing == "impute"), ("robust=True", robust)):
+        if wanted and estimator.algorithm != "block":
+            raise ValueError(f"{option} needs algorithm='block'; got algorithm={estimator.algorithm!r}.")
     if estimator.standardize is True and estimator.center is False:
         raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
@@ -102,6 +110,8 @@ def check_settings(estimator: Any) -> Settings:
         standardize=_truth(estimator.standardize, "standardize"),
         block_size="auto" if size == "auto" else _whole(size, "block_size", 1, ", or 'auto'"),
         dtype=None if estimator.dtype is None else dtype.name,
+        missing=estimator.missing,
+        robust=robust,
     )
 
 

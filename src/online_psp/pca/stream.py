@@ -17,9 +17,12 @@ from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
+from online_psp.pca.careful import Careful, CarefulState, deviations_of
 from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
+from online_psp.pca.holes import first_hole, fitted_along
 from online_psp.pca.settings import Settings, rank_for, rank_found
+from online_psp.pca.turning import turned
 
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
@@ -48,6 +51,7 @@ class StreamState(NamedTuple):
     last_time: float | None
     axes: Annotated[Floats, "axes", "D"] | None
     scale: Annotated[Floats, "D"] | None
+    careful: CarefulState | None
 
 
 class View(NamedTuple):
@@ -67,6 +71,8 @@ class View(NamedTuple):
     seen: int
     weight: float
     squares: float
+    known: Floats | None = None
+    """(D,): weights of the rows in which each feature was observed, where some were not."""
 
     def degrees(self, settings: Settings) -> float:
         """What a variance divided by the weight is to be multiplied by, so that it has no bias."""
@@ -126,6 +132,9 @@ class Stream:
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
+        self.careful: Careful | None = None  # in place of the exact phase and the algorithm, from the first row with holes on
+        if settings.robust:
+            self.turn_careful()
 
     # Reading
 
@@ -133,8 +142,9 @@ class Stream:
         """What there is to read, kept until more is learned."""
         with self.lock:
             if self._view is None:
-                found = self.read_out()
-                m, standardize = self.moments, self.settings.standardize
+                now = None if self.careful is None else self.careful.settled()
+                found = self.read_out() if now is None else now.read_out()
+                m, standardize = self.moments if now is None else now.moments, self.settings.standardize
                 scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / self._unit, m.total_variance)
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
@@ -143,15 +153,18 @@ class Stream:
                     total * scale * scale,
                     m.variance / self._unit**2,
                     m.mean / self._unit,
-                    self.deviations() / self._unit if standardize else None,
+                    deviations_of(m) / self._unit if standardize else None,
                     m.count,
                     m.weight,
                     m.squares,
+                    now.moments.known if now is not None and now.holes else None,
                 )
             return self._view
 
     def read_out(self) -> ReadOut:
         """The K' directions as ordered principal components, in units of the stream, or of standardised features."""
+        if self.careful is not None:
+            return self.careful.settled().read_out()
         if self.exact is not None:
             return self.exact.read_out(self.deviations() if self.settings.standardize else None)
         assert self.model is not None
@@ -161,8 +174,7 @@ class Stream:
 
     def deviations(self) -> Floats:
         """Standard deviations of the features, (D,), in units of the stream; 1 for those that are constant."""
-        variance = self.moments.variance
-        return np.sqrt(np.where(variance > 0, variance, 1.0))
+        return deviations_of(self.moments)
 
     def _rescaled(self, found: ReadOut, factors: Floats) -> ReadOut:
         """Directions after each feature has been multiplied by a factor, (D,)."""
@@ -181,7 +193,8 @@ class Stream:
         if self.unit:
             return
         for start in range(len(rows)):
-            largest = float(np.abs(rows[start : start + 1].dense(np.dtype(np.float64))).max(initial=0.0))
+            row = rows[start : start + 1].dense(np.dtype(np.float64))
+            largest = float(np.abs(np.nan_to_num(row)).max(initial=0.0))
             if largest > 0.0:
                 self.unit = unit_for(largest, self.dtype)
                 return
@@ -195,6 +208,11 @@ class Stream:
             while start < len(rows):
                 self._decays = decays if len(decays) == 1 else decays[start:]
                 stop = min(len(rows), start + self._room(rows))
+                if self.careful is None and self.settings.missing == "impute":
+                    stop = start + first_hole(rows[start:stop])
+                    if stop == start:
+                        self.turn_careful()
+                        continue
                 self._decays = decays if len(decays) == 1 else decays[start:stop]
                 self._learn_piece(rows[start:stop], weights[start:stop])
                 start = stop
@@ -206,6 +224,8 @@ class Stream:
         """Learn from one row, (D,), of weight one and of the right precision; False, and nothing is changed, where it cannot be."""
         if not self.unit:
             self.set_unit(DenseRows(row[np.newaxis]))
+        if self.careful is not None:
+            return self._learn_one_carefully(row, times)
         m = self.moments
         decay = float((self._decays if times is None else decays_of(self.settings.half_life, times, self.last_time))[0])
         weight = decay * m.weight + 1.0
@@ -226,14 +246,20 @@ class Stream:
         return True
 
     def project(self, row: Array) -> Array:
-        """Coordinates of a row, (D,), along what is shown."""
+        """Coordinates of a row, (D,), along what is shown; where values are missing, those that fit the others best."""
         out: Array = np.empty(len(self.shown), self.dtype)
+        seen = ~np.isnan(row)
+        if self.careful is not None and not seen.all():
+            apart = (row - self.moments.mean / self._unit)[seen].astype(np.float64)
+            return fitted_along(self.shown.astype(np.float64), apart, seen).astype(self.dtype)
         project_one(self.shown, row, self.moments.mean, self.unit or 1.0, out)
         return out
 
     def _room(self, rows: AnyRows) -> int:
         """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
         room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
+        if self.careful is not None:
+            return min(room, self.careful.room)
         if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
             room = self._sparse_room()
         elif self.exact is not None:
@@ -249,6 +275,9 @@ class Stream:
         return 1 << 20 if self._decays[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(self._decays[0])))
 
     def _learn_piece(self, rows: AnyRows, weights: Floats) -> None:
+        if self.careful is not None:
+            self._learn_carefully(rows, weights)
+            return
         before = self.moments.weight
         if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
             self._learn_sparse(rows, weights, before)
@@ -267,6 +296,51 @@ class Stream:
             else:
                 self._add_exactly(part, shares)
         self._at_fixed_places()
+
+    def turn_careful(self) -> None:
+        """From now on rows may have holes, or be gross."""
+        careful = Careful(self.settings, self.rank, self.D, self.dtype, self.share)
+        if self.moments.count:
+            directions = None if self.model is None else ReadOut(*self.model.principal_components())
+            careful = turned(careful, self.moments, self.exact, directions, self.scale)
+        self.take_careful(careful)
+
+    def take_careful(self, careful: Careful) -> None:
+        """Go on with a learner of rows that may have holes, or be gross."""
+        self.careful, self.moments = careful, careful.moments
+        self.exact = self.model = self._sums = self._view = None
+        self._note_block()
+
+    def _learn_carefully(self, rows: AnyRows, weights: Floats) -> None:
+        assert self.careful is not None
+        part = rows.dense(self.dtype)
+        if self.unit not in (0.0, 1.0):
+            part = part * self.dtype.type(self.unit)
+        if self.careful.add(part, weights, np.broadcast_to(self._decays, weights.shape)):
+            self._note_block()
+
+    def _learn_one_carefully(self, row: Array, times: Floats | None) -> bool:
+        """`learn_one` where rows may have holes, or be gross."""
+        near = np.abs(row) < largest_for(self.dtype) / self._unit
+        if not (near | np.isnan(row) if self.settings.missing == "impute" else near).all():
+            return False
+        kept = self._decays
+        self._decays = kept if times is None else decays_of(self.settings.half_life, times, self.last_time)
+        self._learn_carefully(DenseRows(row[np.newaxis]), _ONE)
+        self._decays, self.last_time, self._view = kept, None if times is None else float(times[0]), None
+        return True
+
+    @property
+    def weight(self) -> float:
+        """Of all rows, those of an open block included."""
+        return self.moments.weight + (0.0 if self.careful is None else self.careful.open_weight)
+
+    def _note_block(self) -> None:
+        """A block of rows has been learned: what follows from that."""
+        assert self.careful is not None
+        self.rank, self.scale = self.careful.rank, self.careful.scale
+        if self.settings.axes == "stable" and self.moments.count:
+            self.carry()
 
     def _inflated(self, weights: Floats) -> tuple[Floats, float]:
         """Weights as seen from before the rows: each row as much larger as the old ones will fade until it comes; and what is left of
@@ -363,8 +437,9 @@ class Stream:
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
         scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
         axes = None if self.axes is None else self.axes.copy()
+        careful = None if self.careful is None else self.careful.state()
         return StreamState(
-            self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes, self.scale
+            self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes, self.scale, careful
         )
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
@@ -373,6 +448,11 @@ class Stream:
         self.shown, self.last_time = np.array(state.shown), state.last_time
         self.axes = None if state.axes is None else np.array(state.axes)
         self.scale = None if state.scale is None else np.array(state.scale)
+        self.careful = None
+        if state.careful is not None:
+            self.careful = Careful(self.settings, self.rank, self.D, self.dtype, self.share)
+            self.careful.scale, self.moments = self.scale, self.careful.moments
+            self.careful.restore(state.careful)
         m = self.moments
         m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()

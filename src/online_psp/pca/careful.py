@@ -1,0 +1,347 @@
+"""Learning from rows that may lack values, or that may be gross: a block of raw rows at a time.
+
+Rows are held as they came until a block is full. Blocks end at fixed places of the stream, so that any cut into calls gives the same model,
+and a read in between gives the model of all rows so far, the open ones included, and changes nothing. What a block goes through:
+
+1. The model as of its beginning says what it expects of each row, and how far away each row is (`holes.py`).
+2. Rows that are too far away get less weight, where the model is robust (`robust.py`).
+3. The mean and the variances of the features move, each by what is observed of it (`engine/partial_moments.py`).
+4. Few features: sums of pairs move, and nothing is filled (`pairs.py`). Many: filled rows move the leading directions, by the step of
+   `online_psp.algorithms.block`.
+
+Filled rows are ``x̃ = e + m (x − e)/q``: e what is expected, m what is observed (0 or 1), q the share of the block's rows in which the
+feature is observed. On average over what happens to be missing that is the row itself, so that directions move as they would if nothing
+were missing; with ``q = 1``, plain filling, they move by the observed share only. The noise that the division adds is taken out of the
+covariance again, and the spread of what is missing is added. Early rows were filled with a poor model, and are forgotten the faster the
+more is missing: the share s of a row in the average becomes ``1 − (1 − s)^(1 + p)``, p the share of values missing so far.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh
+
+from online_psp.algorithms._ritz import Model, advance, principal
+from online_psp.algorithms.block import BLOCK
+from online_psp.engine.moments import Moments, weights_left
+from online_psp.engine.partial_moments import PartialMoments
+from online_psp.engine.rows import DenseRows
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
+from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
+from online_psp.pca.pairs import Pairs, PairsState
+from online_psp.pca.settings import Settings, rank_found
+
+FEW_FEATURES = 2
+"""Features, in multiples of K', up to which covariances of pairs are kept, and nothing is filled."""
+
+# Constants, chosen on other data than the tests' (docs/adr/0013).
+_SWEEPS = 3  # of expectation and maximisation over the first rows
+_LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
+_PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
+_RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
+
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class RitzState(NamedTuple):
+    """The leading directions."""
+
+    B: Annotated[Array, "k", "D"]
+    M: Annotated[Floats, "k", "k"]
+    drift: float
+
+
+class CarefulState(NamedTuple):
+    """Everything but the moments that all streams have."""
+
+    known: Annotated[Floats, "D"]
+    holes: bool
+    rows: Annotated[Array, "n", "D", "infinite"]
+    weights: Annotated[Floats, "n"]
+    decays: Annotated[Floats, "n"]
+    pairs: PairsState | None
+    ritz: RitzState | None
+
+
+class Careful:
+    """The learner of rows that may lack values or be gross.
+
+    Parameters
+    ----------
+    settings : Settings
+    rank : int
+        Directions kept, K'.
+    D : int
+    dtype : float64 or float32
+    share : float, optional
+        Of the variance, where the number of directions follows from it.
+    """
+
+    def __init__(self, settings: Settings, rank: int, D: int, dtype: np.dtype[Any], share: float | None) -> None:
+        self.settings, self.rank, self.D, self.dtype, self.share = settings, rank, D, dtype, share
+        self.moments = PartialMoments(D)
+        self.holes = False  # whether any value was missing
+        self.few = D <= FEW_FEATURES * rank
+        self.core: Pairs | Model | None = Pairs(D) if self.few else None
+        self.scale: Floats | None = None  # what features of the model's rows are divided by, (D,), where they are standardised
+        self._rows: Array = np.zeros((0, D), dtype)
+        self._weights: Floats = np.zeros(0)
+        self._decays: Floats = np.zeros(0)
+        self._n = 0
+
+    # Rows in
+
+    @property
+    def _size(self) -> int:
+        """Rows of the block in hand."""
+        if self.core is None:
+            return FIRST_ROWS * self.rank
+        size = self.settings.block_size
+        return BLOCK * self.rank if size == "auto" else int(size)
+
+    @property
+    def room(self) -> int:
+        """Rows until the block is closed."""
+        return self._size - self._n
+
+    @property
+    def open_weight(self) -> float:
+        """What the rows held weigh."""
+        return float(self._weights[: self._n].sum())
+
+    def add(self, rows: Array, weights: Floats, decays: Floats) -> bool:
+        """Hold raw rows in units of the stream, (n, D), no more than there is room for; whether that has closed a block.
+
+        Parameters
+        ----------
+        rows : (n, D)
+            NaN where a value is missing.
+        weights : (n,), positive
+        decays : (n,)
+            What is left of everything before when each row comes.
+        """
+        stop = self._n + len(rows)
+        if stop > len(self._rows):
+            more = min(self._size, max(stop, 64, 2 * len(self._rows)))
+            self._rows, self._weights, self._decays = (_grown(each, more) for each in (self._rows, self._weights, self._decays))
+        part = slice(self._n, stop)
+        self._rows[part], self._weights[part], self._decays[part] = rows, weights, decays
+        self._n = stop
+        if self._n < self._size:
+            return False
+        self._close()
+        return True
+
+    def _close(self) -> None:
+        """Learn from the rows held."""
+        rows, weights, decays = self._rows[: self._n].astype(np.float64), self._weights[: self._n], self._decays[: self._n]
+        self._n = 0
+        observed = observed_in(rows)
+        self.holes = self.holes or not observed.all()
+        weights = np.where(observed.any(axis=1), weights, 0.0)  # a row without any value is seen, and teaches nothing
+        if isinstance(self.core, Pairs):
+            self._take_pairs(self.core.copy(), rows, observed, weights, decays)
+        elif self.core is None:
+            self._begin(rows, observed, weights, decays)
+        else:
+            self._advance(self.core, rows, observed, weights, decays)
+
+    def settled(self) -> Careful:
+        """This with nothing open: itself, or a copy that has learned the open rows."""
+        if not self._n:
+            return self
+        twin = copy.copy(self)
+        twin.moments = self.moments.copy()
+        twin._close()
+        return twin
+
+    # Few features
+
+    def _take_pairs(self, pairs: Pairs, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
+        if not pairs.weights.any():  # count from about where the values are
+            seen = observed.any(axis=0)
+            pairs.place = np.where(seen, rows[np.argmax(observed, axis=0), np.arange(self.D)], 0.0) if self.settings.center else pairs.place
+        left = np.cumprod(decays[::-1])[::-1]
+        pairs.add(rows, observed, weights * np.append(left[1:], 1.0), float(left[0]))
+        self.moments.take_partial(rows, weights, decays, self.settings.center)
+        if self.settings.center:
+            pairs.move(self.moments.mean)
+        self.core = pairs
+
+    # Many features
+
+    def _begin(self, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
+        """Find directions of the first rows, by a few rounds of filling them and finding directions."""
+        shares = self.moments.take_partial(rows.copy(), weights, decays, self.settings.center)
+        left, _ = weights_left(shares)
+        apart = rows - self.moments.mean if self.settings.center else rows
+        if self.settings.standardize:
+            self.scale = self.deviations()
+            apart = apart / self.scale
+        part = _observed_share(observed, left)
+        found = leading_directions(np.where(observed, apart, 0.0) / part * np.sqrt(left)[:, np.newaxis], self.rank)
+        total = self.total()
+        if self.holes:
+            inflated = max(float(((np.where(observed, apart, 0.0) / part) ** 2 * left[:, np.newaxis]).sum()) - total, 0.0)
+            found = found._replace(variances=np.maximum(found.variances - inflated / min(rows.shape), 1e-6 * found.variances[0]))
+            for _ in range(_SWEEPS):
+                model = self._fillers(found, _typical(observed))
+                filled, added = _filled(model, apart, apart, observed, left, part)
+                stacked = np.vstack([_root(added, 0.0) @ model.directions, filled * np.sqrt(left)[:, np.newaxis]])
+                found = leading_directions(stacked, self.rank)
+        if self.share is not None:
+            self.rank = rank_found(self.share, found.variances, total, self.settings)
+            found = ReadOut(found.components[: self.rank], found.variances[: self.rank])
+        self.go_on_from(found)
+
+    def go_on_from(self, found: ReadOut) -> None:
+        """Take up directions, of features divided by `scale` where that is set."""
+        known = found.variances > (64.0 * np.finfo(self.dtype).eps) ** 2 * found.variances[0]
+        self.core = Model(np.ascontiguousarray(found.components[known], dtype=self.dtype), np.diag(found.variances[known]), 0.0)
+
+    def _advance(self, core: Model, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
+        apart = rows - self.moments.mean if self.settings.center else rows.copy()
+        if self.scale is not None:
+            apart /= self.scale
+        familiar = observed & (self.moments.known > 0)  # a feature seen for the first time has no mean yet
+        found = ReadOut(*principal(core, len(core.B)))
+        model = self._fillers(found, _typical(observed))
+        forgotten = 1.0 + self.moments.missing_share
+        shares = self.moments.take_partial(rows, weights, decays, self.settings.center)
+        if self.scale is not None:
+            rows /= self.scale
+        left, keep = weights_left(1.0 - (1.0 - shares) ** forgotten)
+        kept = Model(found.components, np.diag(keep * found.variances), core.drift)
+        if not observed.all():
+            part = _observed_share(observed, left)
+            rows, added = _filled(model, apart, rows, observed & familiar, left, part)
+            k = len(model.directions)
+            M = kept.M.copy()
+            M[:k, :k] += added
+            kept = kept._replace(M=_positive(M, 0.01 * (1.0 - keep) * model.floor))
+        self.core = advance(kept, DenseRows(np.ascontiguousarray(rows, dtype=self.dtype)), np.sqrt(left), 1.0, self.rank)
+        self._rescale()
+
+    def _fillers(self, found: ReadOut, observed: float) -> Gaussian:
+        """The leading directions as a model to fill rows with that have about so many values.
+
+        A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise.
+        """
+        k = min(len(found.variances), max(1, int(observed / _PER_DIRECTION)))
+        directions, variances = found.components[:k].astype(np.float64), found.variances[:k]
+        return Gaussian(directions, variances, max(self.total() - float(variances.sum()), 0.0) / max(self.D - k, 1))
+
+    def _rescale(self) -> None:
+        """Start anew from the same directions where deviations have moved too far from those that rows are divided by."""
+        if self.scale is not None and np.abs(np.log(self.deviations() / self.scale)).max() > _RESCALE:
+            found = self.read_out()
+            self.scale = self.deviations()
+            self.go_on_from(found)
+
+    # Reading; nothing is open
+
+    def total(self) -> float:
+        """Sum of the variances of the features, as the directions see them."""
+        variance = self.moments.variance
+        return float((variance > 0).sum()) if self.settings.standardize else float(variance.sum())
+
+    def deviations(self) -> Floats:
+        """Standard deviations of the features, (D,); 1 for those that are constant."""
+        return deviations_of(self.moments)
+
+    def read_out(self) -> ReadOut:
+        """Ordered principal directions, of standardised features where these are asked for."""
+        if isinstance(self.core, Pairs):
+            found = self.core.read_out(self.rank, self.settings.center, self.deviations() if self.settings.standardize else None)
+            return found._replace(components=found.components.astype(self.dtype, copy=False))
+        if self.core is None:  # no rows at all
+            return ReadOut(np.eye(self.rank, self.D, dtype=self.dtype), np.zeros(self.rank))
+        found = ReadOut(*principal(self.core, self.rank))
+        if self.scale is None:
+            return found
+        rows = np.sqrt(found.variances)[:, np.newaxis] * found.components * (self.scale / self.deviations())
+        again = leading_directions(rows, len(rows))
+        return again._replace(components=again.components.astype(self.dtype, copy=False))
+
+    # State
+
+    def state(self) -> CarefulState:
+        n, core = self._n, self.core
+        held = (self._rows[:n].copy(), self._weights[:n].copy(), self._decays[:n].copy())
+        pairs = core.state() if isinstance(core, Pairs) else None
+        ritz = RitzState(core.B.copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
+        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz)
+
+    def restore(self, state: CarefulState) -> None:
+        """Take up a state; the moments are there already."""
+        self.moments.known, self.holes = state.known.copy(), state.holes
+        self._rows, self._weights, self._decays = state.rows.copy(), state.weights.copy(), state.decays.copy()
+        self._n = len(state.rows)
+        if state.pairs is not None:
+            self.core = Pairs.from_state(state.pairs)
+        elif state.ritz is not None:
+            self.core = Model(np.array(state.ritz.B), np.array(state.ritz.M), state.ritz.drift)
+
+
+def deviations_of(moments: Moments) -> Floats:
+    """Standard deviations of features, (D,); 1 for those that are constant."""
+    return np.sqrt(np.where(moments.variance > 0, moments.variance, 1.0))
+
+
+def _grown(array: Any, rows: int) -> Any:
+    new = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
+    new[: len(array)] = array
+    return new
+
+
+def _typical(observed: Mask) -> float:
+    """Values that a row has, where it has any."""
+    counts = observed.sum(axis=1)
+    return float(np.mean(counts[counts > 0])) if counts.any() else 0.0
+
+
+def _observed_share(observed: Mask, weights: Floats) -> Floats:
+    """Share of the rows in which each feature is observed, (D,), kept from zero."""
+    total = float(weights.sum())
+    share = weights @ observed / total if total > 0 else np.ones(observed.shape[1])
+    return np.asarray(np.clip(share, _LEAST_OBSERVED, 1.0))
+
+
+def _filled(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats, part: Floats) -> tuple[Floats, Floats]:
+    """Rows with what is expected where they have holes, and what the directions' covariance, (k, k), is to be corrected by.
+
+    Parameters
+    ----------
+    model : Gaussian
+    apart, rows : (n, D)
+        Centred rows, as the model is to see them, and as they are to be learned.
+    observed : (n, D)
+    weights : (n,)
+        Of the rows in the covariance.
+    part : (D,)
+        Share of the rows in which each feature is observed.
+    """
+    expected, spread = expect(model, apart, observed, weights)
+    filled = expected.rows + np.where(observed, (rows - expected.rows) / part, 0.0)
+    often = weights @ observed
+    noise = float(weights @ expected.noise) / max(float(weights @ expected.counts), _TINY)
+    added = spread - noise * (model.directions * (often * (part**-2 - 1.0))) @ model.directions.T
+    return filled, added
+
+
+def _positive(M: Floats, least: float) -> Floats:
+    """A symmetric matrix without eigenvalues below a positive limit."""
+    values, vectors = eigh(M)
+    floor = max(least, 1e-14 * float(values[-1]))
+    return M if values[0] >= floor else np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def _root(M: Floats, least: float) -> Floats:
+    """R with ``Rᵀ R`` the positive part of M."""
+    values, vectors = eigh(M)
+    return np.asarray(np.sqrt(np.maximum(values, least))[:, np.newaxis] * vectors.T)

@@ -1,0 +1,195 @@
+"""What a probabilistic PCA model says of rows of which only some values are observed.
+
+The model is a Gaussian with the variances λ along k orthonormal directions B (k, D), and the noise σ² along all else. With
+ℓ = sqrt(λ − σ²), a centred row x is ``Bᵀ ℓ z`` and noise, z standard normal. For a row with the observed set Ω, ``G = B_Ω B_Ωᵀ``::
+
+    A = ℓ G ℓ + σ² I            z = A⁻¹ ℓ B_Ω x_Ω         covariance of z: σ² A⁻¹
+
+and what is missing is expected to be ``Bᵀ ℓ z``. What is not known of it, its *spread*, has in the coordinates of B the covariance
+``σ² (H ℓ A⁻¹ ℓ H + H)``, ``H = I − G``: filled rows without it would have too little variance.
+
+A costs O(min(|Ω|, D − |Ω|) k²) and its factorisation O(k³), once for all rows that lack the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from online_psp.engine.blas import full_gram, matmul
+from online_psp.engine.checks import sum_of_squares
+from online_psp.engine.libraries import to_host
+from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.types import Array, Floats
+
+Mask = NDArray[np.bool_]
+
+_LEAST_NOISE = 1e-10  # of the largest variance: what is below cannot be told from rounding where systems are solved
+
+
+class Gaussian(NamedTuple):
+    """Probabilistic PCA."""
+
+    directions: Floats
+    """(k, D), orthonormal rows."""
+    variances: Floats
+    """(k,), noise included."""
+    noise: float
+
+    @property
+    def floor(self) -> float:
+        """The noise, kept from zero."""
+        return max(self.noise, _LEAST_NOISE * float(self.variances.max(initial=0.0)), float(np.finfo(np.float64).tiny) * 1e20)
+
+    @property
+    def lengths(self) -> Floats:
+        """ℓ, (k,)"""
+        return np.sqrt(np.maximum(self.variances - self.floor, 0.0))
+
+
+class Group(NamedTuple):
+    """Rows that lack the same values, and the small arrays that go with them."""
+
+    rows: NDArray[np.intp]
+    size: int
+    """Values observed in each."""
+    inside: Floats
+    """(k, k): G"""
+    inverse: Floats
+    """(k, k), lower triangular R with ``Rᵀ R = A⁻¹``."""
+
+
+class Expected(NamedTuple):
+    """What the model expects of some rows, given what is observed of them."""
+
+    along: Floats
+    """(n, k): coordinates in the directions, ``ℓ z``"""
+    rows: Floats
+    """(n, D): ``Bᵀ ℓ z``, centred."""
+    distances: Floats
+    """(n,): δ² of what is observed, zero where nothing is."""
+    counts: Floats
+    """(n,): values observed."""
+    noise: Floats
+    """(n,): squares of the noise that each row is expected to have in its observed values, the spread of z included."""
+    log_determinants: Floats
+    """(n,): log of the determinant of the covariance of what is observed."""
+
+
+def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
+    """Rows by what is observed of them, (n, D), with the systems to be solved; those with nothing are left out."""
+    directions, lengths, noise = model.directions, model.lengths, model.floor
+    k, D = directions.shape
+    columns = np.ascontiguousarray(directions.T)
+    packed = np.packbits(observed, axis=1)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(which, minlength=len(first)))])
+    for number, at in enumerate(first):
+        seen = observed[at]
+        count = int(seen.sum())
+        if not count:
+            continue
+        if 2 * count <= D:
+            inside = full_gram(np.ascontiguousarray(columns[seen].T))
+        else:
+            inside = -full_gram(np.ascontiguousarray(columns[~seen].T)) if count < D else np.zeros((k, k))
+            inside.flat[:: k + 1] += 1.0
+        A = inside * lengths * lengths[:, np.newaxis]
+        A.flat[:: k + 1] += noise
+        factor, failed = lapack.dpotrf(A, lower=1, clean=1)
+        if failed:  # only rounding can be the reason: the noise is above what rounding adds
+            A.flat[:: k + 1] += 1e-8 * float(A.diagonal().max())
+            factor, failed = lapack.dpotrf(A, lower=1, clean=1)
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+        yield Group(order[ends[number] : ends[number + 1]], count, inside, inverse)
+
+
+def expect(model: Gaussian, rows: Floats, observed: Mask, weights: Floats | None = None) -> tuple[Expected, Floats]:
+    """What is expected of centred rows, and the spread, (k, k), of what is missing, summed with weights.
+
+    Parameters
+    ----------
+    model : Gaussian
+    rows : (n, D)
+        Whatever is not observed is not read.
+    observed : (n, D)
+    weights : (n,), optional
+        Of the rows in the spread; without them there is none.
+    """
+    directions, lengths, noise = model.directions, model.lengths, model.floor
+    (k, D), n = directions.shape, len(rows)
+    known = np.where(observed, rows, 0.0)
+    inner = matmul(known, directions.T) * lengths
+    z, trace, counts, determinants = np.zeros((n, k)), np.full(n, k / noise), np.zeros(n), np.zeros(n)
+    spread = np.zeros((k, k), order="F")
+    for group in groups(model, observed):
+        at = group.rows
+        z[at] = matmul(matmul(inner[at], group.inverse.T), group.inverse)
+        counts[at] = group.size
+        trace[at] = float(np.vdot(group.inverse, group.inverse))
+        determinants[at] = (group.size - k) * np.log(noise) - 2.0 * float(np.log(group.inverse.diagonal()).sum())
+        if weights is not None and group.size < D:
+            outside = -group.inside
+            outside.flat[:: k + 1] += 1.0
+            weight = float(weights[at].sum())
+            through = matmul(group.inverse, outside * lengths[:, np.newaxis])
+            spread = blas.dsyrk(weight * noise, np.asfortranarray(through), beta=1.0, c=spread, trans=1, lower=1, overwrite_c=1)
+            spread += weight * noise * outside
+    along = z * lengths
+    expected = matmul(along, directions)
+    rest = np.where(observed, known - expected, 0.0)
+    left = np.einsum("ij,ij->i", rest, rest)
+    within = np.einsum("ij,ij->i", z, z)
+    distances = np.where(counts > 0, within + left / noise, 0.0)
+    spread = np.tril(spread) + np.tril(spread, -1).T
+    found = Expected(along, expected, distances, counts, left + noise * (k - noise * trace) * (counts > 0), determinants)
+    return found, spread
+
+
+def log_likelihoods(found: Expected) -> Floats:
+    """Log-likelihood of what is observed of each row, (n,); zero where nothing is."""
+    return np.where(found.counts > 0, -0.5 * (found.counts * np.log(2.0 * np.pi) + found.log_determinants + found.distances), 0.0)
+
+
+def fill(model: Gaussian, rows: Floats, observed: Mask) -> Floats:
+    """Centred rows, (n, D), with what is expected in place of what is missing."""
+    return np.where(observed, rows, expect(model, rows, observed)[0].rows)
+
+
+def first_hole(rows: AnyRows) -> int:
+    """How many rows come before the first that lacks a value."""
+    if isinstance(rows, SparseRows):
+        bad = np.isnan(rows.data[rows.indptr[0] : rows.indptr[-1]])
+        return int(np.searchsorted(rows.indptr, int(np.argmax(bad)) + rows.indptr[0], side="right")) - 1 if bad.any() else len(rows)
+    values = to_host(rows.X) if isinstance(rows, ArrayRows) else rows.X
+    if np.isfinite(sum_of_squares(values)):  # one quick pass
+        return len(rows)
+    missing = np.isnan(values).any(axis=1)
+    return int(np.argmax(missing)) if missing.any() else len(rows)
+
+
+def observed_in(rows: Array) -> Mask:
+    """Which values are not NaN, (n, D)."""
+    return ~np.isnan(rows)
+
+
+def fitted_along(shown: Floats, observed: Floats, seen: NDArray[np.bool_]) -> Floats:
+    """Coordinates, (K,), along what is shown, (K, D), of the row in its span that is nearest to what is observed of another.
+
+    Parameters
+    ----------
+    shown : (K, D)
+        Rows that may be scaled; coordinates of a whole row x are ``shown x``.
+    observed : (number of values observed,)
+    seen : (D,)
+    """
+    if not seen.any() or not len(shown):
+        return np.zeros(len(shown))
+    basis = np.linalg.pinv(shown).T  # rows from coordinates
+    return np.asarray(np.linalg.lstsq(basis[:, seen].T, observed, rcond=1e-6)[0])

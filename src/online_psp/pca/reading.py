@@ -1,0 +1,165 @@
+"""What an OnlinePCA has learned, read from its stream: the attributes with an underscore at the end, and what they are made of."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from online_psp.engine.blas import matmul
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.axes import nearest_turn
+from online_psp.pca.settings import check_components
+from online_psp.pca.stream import Stream, View
+
+
+class Learned(BaseEstimator):
+    """Reads a stream; what is fitted and how is for the estimator."""
+
+    n_components: Any
+    whiten: bool
+
+    @property
+    def components_(self) -> Array:
+        return self._shown(self._view())[0]
+
+    @property
+    def scores_covariance_(self) -> Floats:
+        return self._shown(self._view())[1] * self._view().degrees(self._fitted().settings)
+
+    @property
+    def explained_variance_(self) -> Floats:
+        return self._variances(self._view())
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        view = self._view()
+        along = np.diag(self._shown(view)[1])
+        return along / view.total_variance if view.total_variance > 0 else np.zeros_like(along)
+
+    @property
+    def singular_values_(self) -> Floats:
+        view = self._view()
+        return np.sqrt(np.diag(self._shown(view)[1]) * view.weight)
+
+    @property
+    def mean_(self) -> Array:
+        return self._view().mean.astype(self._fitted().dtype)
+
+    @property
+    def var_(self) -> Floats:
+        view, settings = self._view(), self._fitted().settings
+        if view.known is None or not settings.center or settings.half_life is not None:
+            return view.feature_variances * view.degrees(settings)
+        known = view.known  # each feature has its own number of rows
+        return np.asarray(view.feature_variances * np.where(known > 1.0, known / np.maximum(known - 1.0, 1e-12), 1.0))
+
+    @property
+    def noise_variance_(self) -> float:
+        return self._noise(self._view())
+
+    @property
+    def n_samples_seen_(self) -> int:
+        return self._view().seen
+
+    @property
+    def effective_samples_(self) -> float:
+        return self._view().weight
+
+    @property
+    def kish_samples_(self) -> float:
+        view = self._view()
+        return view.weight**2 / view.squares if view.squares > 0 else 0.0
+
+    @property
+    def n_components_(self) -> int:
+        return self._count(self._view())
+
+    @property
+    def exact_(self) -> bool:
+        return self._fitted().exact is not None
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    # Inside
+
+    def _fitted(self) -> Stream:
+        stream: Stream | None = self.__dict__.get("_stream")
+        if stream is None:
+            raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
+        return stream
+
+    def _view(self) -> View:
+        return self._fitted().view()
+
+    def _check_number(self, stream: Stream) -> None:
+        """`n_components` may change while a stream goes on, up to what it keeps."""
+        wanted: Any = self.n_components
+        if isinstance(wanted, numbers.Integral) and int(wanted) > stream.rank:
+            raise ValueError(
+                f"n_components is {wanted} now, and the model keeps {stream.rank} directions; start anew with fit to have more."
+            )
+
+    def _count(self, view: View) -> int:
+        """How many components there are."""
+        wanted: Any = self.n_components
+        check_components(wanted)
+        if wanted is None:
+            eps = np.finfo(self._fitted().dtype).eps
+            return max(1, int(np.sum(view.variances > len(view.mean) * eps * view.variances[0])))
+        if isinstance(wanted, numbers.Integral):
+            self._check_number(self._fitted())
+            return min(int(wanted), len(view.components))
+        explained = np.cumsum(view.variances) / max(view.total_variance, np.finfo(np.float64).tiny)
+        enough = explained >= wanted - 1e-12
+        if not enough.any() and view.total_variance > 0:
+            warnings.warn(
+                f"The {len(explained)} directions kept explain {explained[-1]:.3f} of the variance, less than the {wanted} asked for; "
+                "pass a larger `max_rank` to keep more.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return int(np.argmax(enough)) + 1 if enough.any() else len(explained)
+
+    def _shown(self, view: View) -> tuple[Array, Floats]:
+        """The components as they are shown, (K, D), and the covariance of coordinates along them, divided by the weight."""
+        K, stream = self._count(view), self._fitted()
+        components, variances = view.components[:K], view.variances[:K]
+        if stream.settings.axes == "principal" or (stream.axes is not None and len(stream.axes) != K):
+            return components, np.diag(variances)
+        if stream.axes is None:
+            return components, np.diag(variances)
+        turn = nearest_turn(components, stream.axes)
+        return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
+
+    def _variances(self, view: View) -> Floats:
+        return np.diag(self._shown(view)[1]) * view.degrees(self._fitted().settings)
+
+    def _noise(self, view: View) -> float:
+        K = self._count(view)
+        left_out: int = min(len(view.mean), view.seen) - K
+        if left_out <= 0:
+            return 0.0
+        rest = max(view.total_variance - float(view.variances.sum()), 0.0) + float(
+            view.variances[K:].sum()
+        )  # no difference of large numbers
+        return float(rest * view.degrees(self._fitted().settings) / left_out)
+
+    def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
+        K = self._count(view)
+        return view.components[:K], view.variances[:K] * view.degrees(self._fitted().settings), self._noise(view)
+
+    def _scales(self, view: View) -> Floats:
+        return np.sqrt(self._variances(view))
+
+    def _deviations(self, dtype: np.dtype[Any]) -> Array:
+        """Standard deviations along the components, kept from zero."""
+        scale = self._scales(self._view())
+        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        return np.asarray(np.maximum(scale, smallest).astype(dtype))

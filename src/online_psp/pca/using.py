@@ -1,0 +1,136 @@
+"""What can be done with an OnlinePCA that has learned: coordinates of rows, rows from coordinates, likelihoods, holes filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import diags_array
+from sklearn.utils.validation import check_is_fitted
+
+from online_psp.engine.blas import matmul
+from online_psp.engine.libraries import Library
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.checks import check_rows, check_scores, check_values, rows_dtype, warn_never_observed
+from online_psp.pca.filling import filled, partial_likelihoods, put_back
+from online_psp.pca.holes import Gaussian, first_hole
+from online_psp.pca.likelihood import covariance, log_likelihood, precision
+from online_psp.pca.reading import Learned
+from online_psp.pca.stream import View
+
+
+class Usable(Learned):
+    """Uses what was learned."""
+
+    def transform(self, X: ArrayLike) -> Any:
+        """Coordinates of rows along the components, (n, n_components_).
+
+        Of a row that lacks values (with ``missing="impute"``), those that the model expects given what is observed.
+        """
+        check_is_fitted(self)
+        view = self._view()
+        rows = self._rows_to_use(X, self._fitted().settings.missing == "impute")
+        return self._scores(self._without_holes(rows, view), view)
+
+    def impute(self, X: ArrayLike) -> Any:
+        """X with its missing values filled by what the model expects there, given what is observed of each row.
+
+        Parameters
+        ----------
+        X : (n, D)
+            An array, a pandas or polars frame, or a sparse matrix, in which only explicit NaN are missing.
+
+        Returns
+        -------
+        (n, D)
+            Of the same kind, dtype and labels; values that are not missing are as they were. (A column of whole numbers that lacked some
+            becomes one of floating-point numbers.) Features that were never observed are filled with zero.
+        """
+        check_is_fitted(self)
+        view = self._view()
+        if view.known is not None and not (view.known > 0).all():
+            warn_never_observed(view.known)
+        rows = self._rows_to_use(X, holes=True)
+        if isinstance(rows, SparseRows) and not np.isnan(rows.data).any():
+            return X
+        found = rows.dense(rows_dtype(rows))
+        return put_back(X, found, filled(view, found))
+
+    def inverse_transform(self, X: ArrayLike) -> Any:
+        """Rows that have the given coordinates, (n, D)."""
+        check_is_fitted(self)
+        view = self._view()
+        components, dtype = self._shown(view)[0], self._fitted().dtype
+        scores, xp = check_scores(X, len(components))
+        if self.whiten:
+            components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
+        if view.deviations is not None:
+            components = (components * view.deviations).astype(components.dtype)
+        rows: Array = matmul(scores, components) + view.mean.astype(dtype)
+        return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log-likelihood of each row, of what is observed of it, under the probabilistic PCA model, (n,)."""
+        check_is_fitted(self)
+        view = self._view()
+        holes = self._fitted().settings.missing == "impute"
+        rows = self._rows_to_use(X, holes)
+        found = self._log_likelihoods(rows, view)
+        if holes and first_hole(rows) < len(rows):
+            at, values = partial_likelihoods(view, Gaussian(*self._gaussian(view)), rows.dense(np.dtype(np.float64)))
+            found[at] = values
+        return found
+
+    def _rows_to_use(self, X: ArrayLike, holes: bool) -> AnyRows:
+        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
+        check_values(rows, 1.0, holes)
+        return rows
+
+    def _without_holes(self, rows: AnyRows, view: View) -> AnyRows:
+        if first_hole(rows) == len(rows):
+            return rows
+        full = filled(view, rows.dense(rows_dtype(rows)))
+        return ArrayRows(rows.library.of(full), rows.library.dtype) if isinstance(rows, ArrayRows) else DenseRows(full)
+
+    def _log_likelihoods(self, rows: AnyRows, view: View) -> Floats:
+        data: Any = rows.matrix() if isinstance(rows, SparseRows) else rows.dense(np.dtype(np.float64))
+        if view.deviations is None:
+            return log_likelihood(data, view.mean, *self._gaussian(view))
+        scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
+        return log_likelihood(scaled, view.mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
+
+    def score(self, X: ArrayLike, y: None = None) -> float:
+        """Mean log-likelihood of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> Floats:
+        """The covariance of the probabilistic PCA model, (D, D)."""
+        check_is_fitted(self)
+        view = self._view()
+        found = covariance(*self._gaussian(view))
+        return found if view.deviations is None else found * view.deviations * view.deviations[:, np.newaxis]
+
+    def get_precision(self) -> Floats:
+        """Its inverse, (D, D)."""
+        check_is_fitted(self)
+        view = self._view()
+        found = precision(*self._gaussian(view))
+        return found if view.deviations is None else found / view.deviations / view.deviations[:, np.newaxis]
+
+    def _scores(self, rows: AnyRows, view: View) -> Any:
+        components = self._shown(view)[0]
+        if view.deviations is not None:
+            components = (components / view.deviations).astype(components.dtype)
+        offset = view.mean @ components.T.astype(np.float64)
+        if isinstance(rows, ArrayRows):
+            found: Any = rows.scores(components, offset)
+            return found / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else found
+        if isinstance(rows, SparseRows):
+            scores: Array = np.asarray(rows.matrix() @ components.T)
+        else:
+            scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False))
+        if self._fitted().settings.center:
+            scores = scores - offset.astype(scores.dtype)
+        return scores / self._deviations(scores.dtype) if self.whiten else scores
