@@ -190,7 +190,7 @@ class Careful:
             inflated = max(float(((np.where(observed, apart, 0.0) / part) ** 2 * left[:, np.newaxis]).sum()) - total, 0.0)
             found = found._replace(variances=np.maximum(found.variances - inflated / min(rows.shape), 1e-6 * found.variances[0]))
             for _ in range(_SWEEPS):
-                model = self._fillers(found, _typical(observed))
+                model = self._fillers(found, observed)
                 filled, added = _filled(model, apart, apart, observed, left, part)
                 stacked = np.vstack([_root(added, 0.0) @ model.directions, filled * np.sqrt(left)[:, np.newaxis]])
                 found = leading_directions(stacked, self.rank)
@@ -210,7 +210,7 @@ class Careful:
             apart /= self.scale
         familiar = observed & (self.moments.known > 0)  # a feature seen for the first time has no mean yet
         found = ReadOut(*principal(core, len(core.B)))
-        model = self._fillers(found, _typical(observed))
+        model = self._fillers(found, observed)
         forgotten = 1.0 + self.moments.missing_share
         shares = self.moments.take_partial(rows, weights, decays, self.settings.center)
         if self.scale is not None:
@@ -227,12 +227,15 @@ class Careful:
         self.core = advance(kept, DenseRows(np.ascontiguousarray(rows, dtype=self.dtype)), np.sqrt(left), 1.0, self.rank)
         self._rescale()
 
-    def _fillers(self, found: ReadOut, observed: float) -> Gaussian:
-        """The leading directions as a model to fill rows with that have about so many values.
+    def _fillers(self, found: ReadOut, observed: Mask) -> Gaussian:
+        """The leading directions as a model to fill rows with of which so much is observed.
 
-        A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise.
+        A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise. Features that hardly
+        vary say little, so that values count by the variances v of the features: there are ``(Σv)²/Σv²`` of them.
         """
-        k = min(len(found.variances), max(1, int(observed / _PER_DIRECTION)))
+        variance = self.moments.variance / self.deviations() ** 2 if self.settings.standardize else self.moments.variance
+        features = float(variance.sum()) ** 2 / max(float(variance @ variance), _TINY)
+        k = min(len(found.variances), max(1, int(_typical(observed) * features / _PER_DIRECTION)))
         directions, variances = found.components[:k].astype(np.float64), found.variances[:k]
         return Gaussian(directions, variances, max(self.total() - float(variances.sum()), 0.0) / max(self.D - k, 1))
 
@@ -300,9 +303,9 @@ def _grown(array: Any, rows: int) -> Any:
 
 
 def _typical(observed: Mask) -> float:
-    """Values that a row has, where it has any."""
-    counts = observed.sum(axis=1)
-    return float(np.mean(counts[counts > 0])) if counts.any() else 0.0
+    """Share of its values that a row has, where it has any."""
+    shares = observed.mean(axis=1)
+    return float(np.mean(shares[shares > 0])) if shares.any() else 0.0
 
 
 def _observed_share(observed: Mask, weights: Floats) -> Floats:

@@ -19,7 +19,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.rows import AnyRows, DenseRows
@@ -35,7 +34,7 @@ from online_psp.pca.using import Usable
 _BEGINNING = threading.RLock()  # so that two threads do not both begin the same model
 
 
-class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Usable):
+class OnlinePCA(Usable):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
 
     A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and more accurate. With few

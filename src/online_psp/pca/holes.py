@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from online_psp.engine.blas import full_gram, matmul
+from online_psp.engine.blas import matmul
 from online_psp.engine.checks import sum_of_squares
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
@@ -96,9 +96,9 @@ def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
         if not count:
             continue
         if 2 * count <= D:
-            inside = full_gram(np.ascontiguousarray(columns[seen].T))
+            inside = _products(columns[seen])
         else:
-            inside = -full_gram(np.ascontiguousarray(columns[~seen].T)) if count < D else np.zeros((k, k))
+            inside = -_products(columns[~seen]) if count < D else np.zeros((k, k))
             inside.flat[:: k + 1] += 1.0
         A = inside * lengths * lengths[:, np.newaxis]
         A.flat[:: k + 1] += noise
@@ -108,6 +108,12 @@ def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
             factor, failed = lapack.dpotrf(A, lower=1, clean=1)
         inverse, _ = lapack.dtrtri(factor, lower=1)
         yield Group(order[ends[number] : ends[number + 1]], count, inside, inverse)
+
+
+def _products(columns: Floats) -> Floats:
+    """``columnsᵀ columns``, (k, k), for (number of features, k)."""
+    lower = blas.dsyrk(1.0, columns.T, lower=1)
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
 
 def expect(model: Gaussian, rows: Floats, observed: Mask, weights: Floats | None = None) -> tuple[Expected, Floats]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import diags_array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.blas import matmul
@@ -21,7 +22,7 @@ from online_psp.pca.reading import Learned
 from online_psp.pca.stream import View
 
 
-class Usable(Learned):
+class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
     """Uses what was learned."""
 
     def transform(self, X: ArrayLike) -> Any:
