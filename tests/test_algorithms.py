@@ -16,7 +16,7 @@ from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
 from tests.oracle import COMPILED, NAMES, module_of, options, reference_run, sized, spiked
 
-TOLERANCE = {name: 1e-9 for name in NAMES} | {"ccipca": 1e-8, "block": 5e-3}
+TOLERANCE = dict.fromkeys(NAMES, 1e-9) | {"ccipca": 1e-8, "block": 5e-3}
 # The block learner takes one or two subspace iterations where the reference decomposes everything; outputs are in its own coordinates.
 OUTPUTS = {"block": 1e-3}
 # CCIPCA's published start, from variances of 1e-8, blows rounding up: at (200, 20) the literal loop itself is 7e-9 from what it gives in

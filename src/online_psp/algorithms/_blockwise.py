@@ -1,9 +1,9 @@
 """What algorithms have in common that take a fixed number of rows at a time, by their own definition.
 
-Blocks end at fixed places of the stream, so that any cut into calls gives the same model. Rows of a block that is not full are held, at most
-one block of them. A read in between gives the model of all rows so far, as if the block ended there, and changes nothing. Rows come with their
-shares in a weighted average of all rows, ``1/t`` unless the stream forgets: what is an average or a sum over rows in a paper is here an average
-with these weights, which is the same for equal ones.
+Blocks end at fixed places of the stream, so that any cut into calls gives the same model. Rows of a block that is not full are held, at
+most one block of them. A read in between gives the model of all rows so far, as if the block ended there, and changes nothing. Rows come
+with their shares in a weighted average of all rows, ``1/t`` unless the stream forgets: what is an average or a sum over rows in a paper
+is here an average with these weights, which is the same for equal ones.
 
 Sparse rows are made dense a block at a time.
 """
@@ -129,9 +129,9 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
             step = checked_step(step, f"learning_rate(t={t})", self.most_step)
         if not np.isfinite(sum_of_squares(row)):
             raise not_finite(row, 0, self.dtype)
-        y = self._take_block(row[np.newaxis], [np.array([step])])[0]
+        y: Array = self._take_block(row[np.newaxis], [np.array([step])])[0].astype(self.dtype)
         self.t += 1
-        return y.astype(self.dtype)
+        return y
 
     def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
         X, shares = self._dense(rows), rates[0]
@@ -153,7 +153,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         """Rows of a block, (n, D); the running sum of sparse ones moves past them."""
         if not isinstance(rows, SparseRows):
             return np.asarray(rows)
-        X = centred(rows, self.dtype)
+        X: Array = centred(rows, self.dtype)
         if rows.sums is not None:
             rows.sums.take(rows)
         return X

@@ -1,14 +1,13 @@
 """What Oja's rule, Sanger's rule and stochastic gradient ascent share: one gradient step a sample, in a size that suits the data.
 
-All three take a sample x with output ``y = U x`` into the basis U (K×D) by ``U ← U + α y xᵀ`` and a term that keeps its rows from growing.
-Whatever that term is, over a block the basis stays a linear combination of the stacked rows ``[U; X]``. So a block is compressed into the
-inner products ``H = X [U; X]ᵀ``, the published update runs on coefficients Z (K×(K+n)) over the stack, and the basis is expanded at the end:
-the iterates are those of one sample at a time.
+All three take a sample x with output ``y = U x`` into the basis U (K×D) by ``U ← U + α y xᵀ`` and a term that keeps its rows from
+growing. Whatever that term is, over a block the basis stays a linear combination of the stacked rows ``[U; X]``. So a block is compressed
+into the inner products ``H = X [U; X]ᵀ``, the published update runs on coefficients Z (K×(K+n)) over the stack, and the basis is expanded
+at the end: the iterates are those of one sample at a time.
 
-**Step sizes.** The step is ``α_t = scale η_t / v_t``, with ``η_t = 1/t`` unless another schedule is given, and v the average, with weights η,
-of ``‖x‖ ‖y‖ / K``: the size of a gradient. So a step does not depend on the units of the data, and one gross row cannot turn the basis more
-than any of the first rows did. The textbook's ``α_t = scale/t`` is what ``variance=1`` gives.
-"""
+**Step sizes.** The step is ``α_t = scale η_t / v_t``, with ``η_t = 1/t`` unless another schedule is given, and v the average, with
+weights η, of ``‖x‖ ‖y‖ / K``: the size of a gradient. So a step does not depend on the units of the data, and one gross row cannot turn
+the basis more than any of the first rows did. The textbook's ``α_t = scale/t`` is what ``variance=1`` gives."""
 
 from __future__ import annotations
 

@@ -11,12 +11,13 @@ Q     (D,K)  orthonormal columns; kept as rows, U (K,D)
 b     (K,)   inverse step sizes
 ====  =====  =================================================================
 
-A. Henriksen, R. Ward, "AdaOja: Adaptive Learning Rates for Streaming PCA", arXiv:1905.12115, 2019. B = 10 as there. The columns come out in order
-of variance, as they do in any orthogonal iteration.
+A. Henriksen, R. Ward, "AdaOja: Adaptive Learning Rates for Streaming PCA", arXiv:1905.12115, 2019. B = 10 as there. The columns come out
+in order of variance, as they do in any orthogonal iteration.
 
-Exact: Q stays a linear combination of what it was and of the rows, so that several blocks are compressed at once, into their inner products with Q
-and with each other. On these alone the blocks are taken in one by one, the QR decomposition by the Cholesky factor of ``RᵀR = I + …``,
-which is well conditioned because a step is never longer than one. Where a factor is not, the blocks are taken in at full length.
+Exact: Q stays a linear combination of what it was and of the rows, so that several blocks are compressed at once, into their inner
+products with Q and with each other. On these alone the blocks are taken in one by one, the QR decomposition by the Cholesky factor of
+``RᵀR = I + …``, which is well conditioned because a step is never longer than one. Where a factor is not, the blocks are taken in at full
+length.
 
 Departures: the start is the thin QR basis of the first K samples and not that of a Gaussian matrix. ``b_0 = 0`` and not 1e-5, so that
 results do not depend on units. Where rows have shares in an average other than ``1/t``, ``b² = ⟨‖G‖²⟩/(share of the block)``, which for

@@ -14,8 +14,8 @@ U   (K,D)   the leading singular vectors as of the last shrinking
 
 For the rows A of *any* stream, in any order: ``0 ≤ ‖A v‖² − ‖B v‖² ≤ ‖A − A_k‖_F²/(ℓ − k)`` for every unit vector v and k < ℓ.
 
-E. Liberty, "Simple and deterministic matrix sketching", KDD 2013; M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions:
-simple and deterministic matrix sketching", SIAM J. Computing 45, 2016. This is the variant that shrinks once in ℓ+1 rows.
+E. Liberty, "Simple and deterministic matrix sketching", KDD 2013; M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent
+Directions: simple and deterministic matrix sketching", SIAM J. Computing 45, 2016. This is the variant that shrinks once in ℓ+1 rows.
 
 Singular vectors are those of the Gram matrix of the sketch, so that all D-sized work is matrix products: right to rounding of ``σ_1²``. The
 bound holds with that added. Departure: B is a sketch of the average of ``x xᵀ`` and not of the sum, rows counting by their shares, so that

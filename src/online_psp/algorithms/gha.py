@@ -98,4 +98,3 @@ class GHA(GradientAlgorithm):
     def _covariance_within(self, R: Floats) -> Floats:
         back = np.linalg.pinv(R)
         return np.asarray(back.T @ self._M @ back)
-

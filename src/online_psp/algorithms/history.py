@@ -13,10 +13,9 @@ Q     (D,K)  orthonormal columns; kept as rows, U (K,D)
 
 P. Yang, C.-J. Hsieh, J.-L. Wang, "History PCA: A New Algorithm for Streaming PCA", arXiv:1802.05447, 2018.
 
-A_t is never formed: a block is 4m matrix products of the size of the basis, and m QR decompositions. Departures: the start is the thin QR basis
-of the first K samples and not that of a Gaussian matrix. Blocks have max(10, K) rows (the paper takes about 10), the first one K at least:
-a first block of fewer rows than K would leave columns of Q to rounding. The weights (t−1)/t and 1/t are those of the rows seen.
-"""
+A_t is never formed: a block is 4m matrix products of the size of the basis, and m QR decompositions. Departures: the start is the thin QR
+basis of the first K samples and not that of a Gaussian matrix. Blocks have max(10, K) rows (the paper takes about 10), the first one K at
+least: a first block of fewer rows than K would leave columns of Q to rounding. The weights (t−1)/t and 1/t are those of the rows seen."""
 
 from __future__ import annotations
 

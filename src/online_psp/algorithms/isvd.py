@@ -14,11 +14,10 @@ mean       (D,)    μ; zero throughout where rows are taken to be centred alread
 
 D. A. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental Learning for Robust Visual Tracking", Int. J. Computer Vision 77, 2008.
 
-The decomposition is that of the small triangular factor of the stacked rows, found by Householder reflections: it squares nothing, and holds for
-data of any range and rank. Departures: rows are taken as centred unless ``center=True``, as everywhere in this package's algorithms. Rows
-count by their shares in an average, ``1/n`` where nothing else is said, so that Σ² is divided by n throughout. In ``sqrt(n m/(n+m))`` n is
-what is left of it after forgetting.
-"""
+The decomposition is that of the small triangular factor of the stacked rows, found by Householder reflections: it squares nothing, and
+holds for data of any range and rank. Departures: rows are taken as centred unless ``center=True``, as everywhere in this package's
+algorithms. Rows count by their shares in an average, ``1/n`` where nothing else is said, so that Σ² is divided by n throughout. In
+``sqrt(n m/(n+m))`` n is what is left of it after forgetting."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ y   (K,)   output: coordinates in the rows before the step
 ==  =====  ==========================================================
 
 Start: the thin QR basis of the first K samples. Step sizes ``α_t = scale/(t v_t)``, v the average size of a gradient: see `_gradient.py`.
-Oja's analysis asks for ``α_t = c/t`` with c about one over the gap between the K-th variance and the next. The gap is not known: ``scale=5``
-has the least error over the sets of `psp bench`, wide spectra want more and data with a clear gap less.
+Oja's analysis asks for ``α_t = c/t`` with c about one over the gap between the K-th variance and the next. The gap is not known:
+``scale=5`` has the least error over the sets of `psp bench`, wide spectra want more and data with a clear gap less.
 
 E. Oja, "A simplified neuron model as a principal component analyzer", J. Math. Biology 15, 1982; E. Oja and J. Karhunen, "On stochastic
 approximation of the eigenvectors and eigenvalues of the expectation of a random matrix", J. Math. Analysis and Applications 106, 1985.
@@ -105,4 +105,3 @@ class Oja(GradientAlgorithm):
     def _straighten(self) -> None:
         values, vectors = np.linalg.eigh(self._store.gram())
         self._store.turn(np.asarray((vectors / np.sqrt(values)) @ vectors.T, dtype=np.float64))
-

@@ -101,4 +101,3 @@ class SGA(GradientAlgorithm):
     def _straighten(self) -> None:
         L = cholesky(self._store.gram(), lower=True)
         self._store.turn(np.asarray(solve_triangular(L, np.eye(self.K), lower=True)))
-
