@@ -50,8 +50,8 @@ class Pace(NamedTuple):
 
 
 @kernel
-def outputs_and_step(H: Floats, Z: Floats, s: int, share: float, pace: Floats, y: Floats) -> tuple[float, float]:
-    """Fill in the outputs y of sample s, and give its step.
+def outputs(H: Floats, Z: Floats, s: int, y: Floats) -> float:
+    """Fill in the outputs y, (K,), of sample s; returns ``‖y‖²``.
 
     Parameters
     ----------
@@ -59,14 +59,6 @@ def outputs_and_step(H: Floats, Z: Floats, s: int, share: float, pace: Floats, y
         Inner products of the samples with the basis at the start of the block and with each other.
     Z : (K, K + n)
         Coefficients of the basis over ``[U; X]``.
-    pace : (3,)
-        Scale, v and variance of a `Pace`; v is moved.
-    y : (K,), filled
-
-    Returns
-    -------
-    alpha, square : float
-        The step, and ``‖y‖²``.
     """
     K = Z.shape[0]
     inner = H[s]
@@ -78,11 +70,16 @@ def outputs_and_step(H: Floats, Z: Floats, s: int, share: float, pace: Floats, y
     square = 0.0
     for k in range(K):
         square += y[k] * y[k]
-    if pace[2] > 0.0:
-        return pace[0] * share / pace[2], square
-    gradient = np.sqrt(inner[K + s]) * np.sqrt(square) / K
-    pace[1] += share * (gradient - pace[1])
-    return (pace[0] * share / pace[1] if gradient > 0.0 else 0.0), square
+    return square
+
+
+@kernel
+def step_size(scale: float, variance: float, share: float, size: float, v: Floats, k: int) -> float:
+    """``α`` for a sample whose gradient has this size, the average of which, ``v[k]``, is moved; see `Pace`."""
+    if variance > 0.0:
+        return scale * share / variance
+    v[k] += share * (size - v[k])
+    return scale * share / v[k] if size > 0.0 else 0.0
 
 
 class GradientRunning(NamedTuple):
@@ -90,7 +87,7 @@ class GradientRunning(NamedTuple):
 
     U: Annotated[Array, "K", "D"]
     M: Annotated[Floats, "K", "K"]
-    v: float
+    v: Annotated[Floats, "g"]
     since: int
     rows: Annotated[Array, "n", "D"]
     H: Annotated[Floats, "n", "m"]
@@ -107,8 +104,12 @@ class GradientAlgorithm(StreamingAlgorithm):
     option_names = ("scale", "variance")
     most_step = 1.0
     takes_arrays = True
-    #: The published update over samples `first` … `last`−1 of a block: ``recur(H, shares, first, last, pace, Z, Y)``.
+    #: The published update over samples `first` … `last`−1 of a block: ``recur(H, shares, first, last, options, v, Z, Y)``.
     _recur: ClassVar[Any]
+    #: The scale of steps unless another is given.
+    default_scale: ClassVar[float] = 5.0
+    #: Whether every row of the basis has a step of its own.
+    _own_steps: ClassVar[bool] = False
 
     _store: Store
 
@@ -118,7 +119,7 @@ class GradientAlgorithm(StreamingAlgorithm):
         D: int | None = None,
         *,
         U0: ArrayLike | None = None,
-        scale: float = 5.0,
+        scale: float | None = None,
         variance: float = 0.0,
         learning_rate: Rate | None = None,
         block_size: BlockSize = "auto",
@@ -127,6 +128,7 @@ class GradientAlgorithm(StreamingAlgorithm):
         if U0 is not None and D is None:
             D = np.shape(U0)[-1] if np.ndim(U0) else None
         super().__init__(K, D, block_size, dtype)
+        scale = self.default_scale if scale is None else scale
         if not 0 < scale < float("inf"):
             raise ValueError(f"scale must be positive and finite; got {scale!r}.")
         if not 0 <= variance < float("inf"):
@@ -142,14 +144,15 @@ class GradientAlgorithm(StreamingAlgorithm):
         variances = cls.positive(variances, dtype)
         model = cls(*components.shape, block_size=block_size, dtype=dtype)
         model._begin(np.ascontiguousarray(components, dtype=model.dtype))
-        model._M, model._pace[1] = np.diag(variances), float(np.mean(variances))
+        model._M = np.diag(variances)
+        model._v = variances.copy() if cls._own_steps else np.array([np.mean(variances)])
         model._started = True
         return model
 
     def _begin(self, basis: Array) -> None:
         self._store = DenseStore(basis, self.open_capacity)
         self._M: Floats = np.zeros((self.K, self.K))
-        self._pace: Floats = np.array([self.scale, 0.0, self.variance], dtype=np.float64)
+        self._v: Floats = np.zeros(self.K if self._own_steps else 1)
         self._since = 0  # blocks since the basis was looked at
         self._make_work(self.open_capacity)
 
@@ -175,7 +178,7 @@ class GradientAlgorithm(StreamingAlgorithm):
             raise not_finite(row, 0, self.dtype)
         self._H[n, : K + n + 1], self._shares[n] = products, step
         self._H[n, :K] *= store.s
-        type(self)._recur(self._H, self._shares, n, n + 1, self._pace, self._Z, self._Y)
+        self._advance(n, n + 1)
         self.t, store.n = t, n + 1
         y: Array = self._Y[n].astype(self.dtype)
         if n + 1 >= store.capacity:
@@ -188,10 +191,14 @@ class GradientAlgorithm(StreamingAlgorithm):
             self._make_work(n)
         P, G = self._store.compress(rows, G)
         self._H[:n, :K], self._H[:n, K : K + n], self._shares[:n] = P, G, rates[0]
-        type(self)._recur(self._H, self._shares, 0, n, self._pace, self._Z, self._Y)
+        self._advance(0, n)
         Y = self._Y[:n].copy()
         self._finish(n)
         return Y
+
+    def _advance(self, first: int, last: int) -> None:
+        options = (float(self.scale), float(self.variance))
+        type(self)._recur(self._H, self._shares, first, last, options, self._v, self._Z, self._Y)
 
     def _close(self) -> None:
         self._finish(self._open_samples())
@@ -229,15 +236,15 @@ class GradientAlgorithm(StreamingAlgorithm):
         n, K, store = self._open_samples(), self.K, self._store
         rows = store.stack[K : K + n] if isinstance(store, DenseStore) else np.zeros((0, self._features()), self.dtype)
         small = (self._H[:n, : K + n], self._Z[:, : K + n], self._Y[:n], self._shares[:n])
-        basis, v = store.read(), float(self._pace[1])
+        basis, v = store.read(), self._v.copy()
         return GradientRunning(basis, self._M.copy(), v, self._since, rows.copy(), *(array.copy() for array in small))
 
     @classmethod
     def checked(cls, running: GradientRunning) -> GradientRunning:
         n, K = len(running.rows), len(running.U)
-        if running.Z.shape[1] != K + n:
+        if running.Z.shape[1] != K + n or len(running.v) != (K if cls._own_steps else 1):
             raise ValueError("its open block does not fit its basis")
-        if running.v < 0 or not ((running.shares >= 0) & (running.shares <= 1)).all():
+        if (running.v < 0).any() or not ((running.shares >= 0) & (running.shares <= 1)).all():
             raise ValueError("its step sizes are impossible")
         return running
 
@@ -245,7 +252,7 @@ class GradientAlgorithm(StreamingAlgorithm):
         n, K = len(running.rows), self.K
         self._begin(running.U)
         self._store = store = DenseStore(running.U, max(self.open_capacity, n + 1))
-        store.n, self._M, self._since, self._pace[1] = n, running.M.copy(), running.since, running.v
+        store.n, self._M, self._since, self._v = n, running.M.copy(), running.since, running.v.copy()
         store.stack[K : K + n] = running.rows
         self._make_work(store.capacity)
         self._H[:n, : K + n], self._Z[:, : K + n] = running.H, running.Z

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs_and_step
+from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs, step_size
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats
 
@@ -61,13 +61,14 @@ def reference_basis(state: OjaState) -> Floats:
 
 
 @kernel
-def recur(H: Floats, shares: Floats, first: int, last: int, pace: Floats, Z: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs_and_step` for them."""
+def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
     K = Z.shape[0]
     through = np.empty(Z.shape[1])
     for s in range(first, last):
         y, m = Y[s], K + s
-        alpha, square = outputs_and_step(H, Z, s, shares[s], pace, y)
+        square = outputs(H, Z, s, y)
+        alpha = step_size(options[0], options[1], shares[s], np.sqrt(H[s, m]) * np.sqrt(square) / K, v, 0)
         if square == 0.0 or alpha == 0.0:
             continue
         growth = alpha * (2.0 + alpha * H[s, m]) * square
@@ -92,8 +93,8 @@ class Oja(GradientAlgorithm):
         As in `FSM`.
     U0 : (K, D), optional
         Start for the basis; made orthonormal if it is not. By default the algorithm starts from the first K samples.
-    scale : float
-        Steps are ``scale/t``, in units of one over the average size of a gradient.
+    scale : float, optional
+        Steps are ``scale/t``, 5 by default, in units of one over the average size of a gradient.
     variance : float
         A variance that steps are in units of, instead: with ``variance=1`` they are ``scale/t`` as it stands. 0 for the running average.
     learning_rate : callable, optional

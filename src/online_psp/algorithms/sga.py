@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs_and_step
+from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs, step_size
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats
 
@@ -62,13 +62,14 @@ def reference_basis(state: SGAState) -> Floats:
 
 
 @kernel
-def recur(H: Floats, shares: Floats, first: int, last: int, pace: Floats, Z: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs_and_step` for them."""
+def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
     K = Z.shape[0]
     done = np.empty(Z.shape[1])  # Σ_{i<k} (what the factor L takes of row i)
     for s in range(first, last):
         y, m = Y[s], K + s
-        alpha, square = outputs_and_step(H, Z, s, shares[s], pace, y)
+        square = outputs(H, Z, s, y)
+        alpha = step_size(options[0], options[1], shares[s], np.sqrt(H[s, m]) * np.sqrt(square) / K, v, 0)
         if square == 0.0 or alpha == 0.0:
             continue
         c = alpha * (2.0 + alpha * H[s, m])
