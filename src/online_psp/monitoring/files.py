@@ -16,7 +16,7 @@ from online_psp.io.states import flatten, unflatten
 from online_psp.monitoring.charts import CHARTS
 from online_psp.monitoring.detectors import Cusum, CusumParameters, CusumState
 from online_psp.monitoring.diagnosis import KINDS
-from online_psp.monitoring.limits import SpeMoments
+from online_psp.monitoring.limits import LARGEST, SpeMoments
 from online_psp.monitoring.monitor import Monitor, OnDrift
 from online_psp.monitoring.results import Alarm
 from online_psp.monitoring.scores import Snapshot
@@ -127,7 +127,9 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
     state = unflatten(MonitorState, fields.under("learned"), sizes, np.float64)
     _check(state, begun)
     fast = None if fields.values.get("fast") is None else pca_from_state(fields.under("fast"), OnlinePCA)
-    if fast is not None and (not begun or fast.n_features_in_ != model.n_features_in_):
+    if fast is not None and not (begun and fast.__sklearn_is_fitted__()):
+        raise ModelFileError("one of its two models has learned nothing")
+    if fast is not None and fast.n_features_in_ != model.n_features_in_:
         raise ModelFileError("its two models do not have the same features")
     monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
     monitor._recent.restore(_recent(fields, model.n_features_in_, given.recent) if begun else None)
@@ -140,6 +142,8 @@ def _check(state: MonitorState, begun: bool) -> None:
         raise ModelFileError("its counts of rows contradict each other")
     if min(moments.weight, moments.squares, moments.unit, moments.scatter, moments.level) < 0 or (state.pending < 0).any():
         raise ModelFileError("it has negative weights or squares")
+    if moments.level > LARGEST or max(moments.weight, moments.squares, moments.scatter) > 1e80 * LARGEST**2:
+        raise ModelFileError("its moments are larger than any")
     if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
         raise ModelFileError("what it scores rows by has variances that are not positive")
     if seen is not None and min(seen.noise, seen.total) < 0:

@@ -18,10 +18,9 @@ from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
 """Values that the moments of the SPE need before they are a limit."""
-_LARGEST = 1e100  # units: what a value counts at most
+LARGEST = 1e100
+"""What a value counts at most, in units of the moments."""
 _ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
-
-
 _SETTLED = 30  # values from which on the spread is known well enough to tell gross ones
 _GROSS = 8.0  # deviations above the mean beyond which a value counts as much as one there
 
@@ -52,7 +51,7 @@ class SpeMoments(NamedTuple):
         if not unit and values.any():
             unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
         with np.errstate(over="ignore"):
-            values = np.minimum(values / (unit or 1.0), _LARGEST)
+            values = np.minimum(values / (unit or 1.0), LARGEST)
         if self.seen >= _SETTLED:  # one gross row must not make the spread, and with it the limit, meaningless
             values = np.minimum(values, self.level + _GROSS * math.sqrt(self._variance()))
         weights = decay ** np.arange(n - 1.0, -1.0, -1.0)
@@ -80,13 +79,14 @@ class SpeMoments(NamedTuple):
     @property
     def variance(self) -> float:
         """Without bias, as in pandas' ``ewm``; NaN of fewer than two values."""
-        return self.deviation**2
+        return self.deviation * self.deviation
 
     @property
     def degrees(self) -> float:
         """The h of g χ²_h: along how many directions of equal variance the SPE would vary as much; NaN where it does not vary."""
         variance = self._variance()
-        return 2.0 * self.level**2 / variance if variance > 0 else math.nan
+        found = 2.0 * self.level**2 / variance if variance > 0 else math.nan
+        return found if found > 0 else math.nan
 
     def _variance(self) -> float:
         """In squares of the unit."""

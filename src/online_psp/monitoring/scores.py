@@ -76,21 +76,8 @@ def _read(model: OnlinePCA) -> Snapshot:
     eps = float(np.finfo(model.components_.dtype).eps)
     known = variances > components.shape[1] * eps * max(float(variances.max(initial=0.0)), np.finfo(np.float64).tiny)
     return Snapshot(
-        np.ascontiguousarray(components[known]), variances[known], mean, kish_samples(model), model.noise_variance_, total, centred
+        np.ascontiguousarray(components[known]), variances[known], mean, model.kish_samples_, model.noise_variance_, total, centred
     )
-
-
-def kish_samples(model: OnlinePCA) -> float:
-    """How many rows of equal weight would have taught a model as much, (Σw)²/Σw²."""
-    half_life: Any = model.half_life
-    weight = model.effective_samples_
-    if half_life is None:
-        return float(weight)
-    if isinstance(half_life, int | float):
-        decay = 2.0 ** (-1.0 / half_life)
-        left = decay**model.n_samples_seen_
-        return float((1.0 - left) / (1.0 + left) * (1.0 + decay) / (1.0 - decay))
-    return max(2.0 * weight - 1.0, 1.0)  # where ages are times: as if rows came evenly
 
 
 class Scores(NamedTuple):

@@ -532,7 +532,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, kept from zero."""
         scale = self._scales(self._view())
-        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        smallest = np.finfo(dtype).eps * max(float(scale.max(initial=0.0)), float(np.finfo(np.float64).tiny))
         return np.asarray(np.maximum(scale, smallest).astype(dtype))
 
 
