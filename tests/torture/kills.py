@@ -152,6 +152,7 @@ def pipes(folder: Path, chance: random.Random) -> Tally:
         os.dup2(reading, 0)
         os.close(writing)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
         return psp("fit", "-", "-k", 2, "-o", model, "-q", "--checkpoint-every", "1s")()
 
     child = fork(learn, said)

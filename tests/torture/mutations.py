@@ -64,7 +64,7 @@ def model_files(folder: Path, chance: random.Random, count: int = 2000) -> Tally
 
 def _damaged(original: Path, path: Path, rng: np.random.Generator, count: int, tally: dict[str, Any], X: Any) -> None:
     data = original.read_bytes()
-    load = Monitor.load if path.suffix == ".psp" and model_file.kind_of(original) == "Monitor" else OnlinePCA.load
+    load: Any = Monitor.load if path.suffix == ".psp" and model_file.kind_of(original) == "Monitor" else OnlinePCA.load
     for number in range(count):
         new = bytearray(data)
         kind, at = rng.integers(7), int(rng.integers(len(new)))

@@ -92,6 +92,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
     mean_, var_ : (D,)
         Mean and variance of each feature, exact.
+    scale_ : (D,)
+        What features are divided by with `standardize`, 1 for constant ones; None without.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int
@@ -403,6 +405,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def var_(self) -> Floats:
         view = self._view()
         return view.feature_variances * view.degrees(self._fitted().settings)
+
+    @property
+    def scale_(self) -> Floats | None:
+        return self._view().deviations
 
     @property
     def noise_variance_(self) -> float:

@@ -42,7 +42,8 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
     try:
         if found.kind != "OnlinePCA":
             what = f"the {found.state.get('algorithm')} algorithm by itself" if found.kind == "algorithm" else f"a {found.kind}"
-            raise ModelFileError(f"it holds {what}, not an OnlinePCA")
+            way = ": read it with Monitor.load, which has the OnlinePCA as its model" if found.kind == "Monitor" else ""
+            raise ModelFileError(f"it holds {what}, not an OnlinePCA{way}")
         fields = Fields(found.arrays, found.state)
         model = pca_from_state(fields, cls)
         fields.nothing_left()
