@@ -52,6 +52,10 @@ def reference_run(name: str, X: Floats, K: int, gamma: float = 2.0, keep: bool =
     return Trajectory(bases, np.array(outputs), state)
 
 
+RUNS = [(name, gamma) for name in NAMES for gamma in ((0.6, 2.0) if name in ("sm", "fsm") else (2.0,))]
+"""Every algorithm, those with a γ at two of them."""
+
+
 def options(name: str, gamma: float) -> dict[str, Any]:
     return {"gamma": gamma} if name in ("sm", "fsm") else {}
 
