@@ -130,6 +130,8 @@ class Monitor:
         self.alarms: list[Alarm] = []
         self.n_rows = self.n_left_out = 0
         self.overlap = math.nan
+        self.witness: Callable[[Alarm, AnyRows, Snapshot, tuple[float, float]], None] | None = None
+        """Called at an alarm with the row that raised it, the model that judged it, and its limits; belongs to this process alone."""
         self._lock = threading.RLock()
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
@@ -335,6 +337,8 @@ class Monitor:
         kind = DIRECTION if found.chart == SUBSPACE else diagnose(self._recent.last(len(self._recent)), since, self._seen, self._moments)
         alarm = Alarm(self.n_rows - 1, kind, found.chart, since)
         self.alarms.append(alarm)
+        if self.witness is not None:
+            self.witness(alarm, self._recent.last(1), self._seen, self._limits)
         self._charts.start()
         if self.on_drift == "reset":
             self.reset(since)
@@ -428,7 +432,7 @@ class Monitor:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"witness": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
