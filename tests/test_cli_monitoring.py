@@ -198,15 +198,15 @@ def test_a_monitored_model_file_is_read_by_every_command(tmp_path: Path) -> None
 def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
     """Copies of every checkpoint that is written, and how long the table of alarms was then."""
     kept: list[tuple[Path, int]] = []
-    write = runs.checkpoint
+    write = runs.Saving.save
 
-    def checkpoint(run: runs.Run, path: Any) -> None:
-        write(run, path)
+    def save(saving: runs.Saving, run: runs.Run) -> None:
+        write(saving, run)
         copy = tmp_path / f"copy{len(kept)}.psp"
-        shutil.copy(path, copy)
+        shutil.copy(saving.path, copy)
         kept.append((copy, run.row))
 
-    monkeypatch.setattr(runs, "checkpoint", checkpoint)
+    monkeypatch.setattr(runs.Saving, "save", save)
     return kept
 
 
