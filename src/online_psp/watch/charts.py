@@ -87,7 +87,9 @@ def variances(sources: Sources) -> figure:
     chart = _blank("variances", "variance", log=True, height=220)
     source = sources["variances"]
     for k in range(VARIANCES):
-        chart.line("row", f"v{k + 1}", source=source, line_width=1.8, color=_LINES[k % len(_LINES)], line_dash="solid" if k < 4 else "dotdash")
+        chart.line(
+            "row", f"v{k + 1}", source=source, line_width=1.8, color=_LINES[k % len(_LINES)], line_dash="solid" if k < 4 else "dotdash"
+        )
     chart.line("row", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY)
     return chart
 
@@ -118,7 +120,10 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
         renderer.tags, renderer.visible = ["newest"], False
     spans = chart.vspan("row", source=sources["marks"], line_color=PURPLE, line_width=3, line_alpha=0.9)
     chart.add_tools(
-        HoverTool(renderers=[drawn[1], close[0]], tooltips=[("row", "@row{0,0}"), (label, f"@{name}{{0.00a}}"), ("limit", f"@{name}_limit{{0.00a}}")]),
+        HoverTool(
+            renderers=[drawn[1], close[0]],
+            tooltips=[("row", "@row{0,0}"), (label, f"@{name}{{0.00a}}"), ("limit", f"@{name}_limit{{0.00a}}")],
+        ),
         TapTool(renderers=[spans], mode="replace"),
     )
     return chart

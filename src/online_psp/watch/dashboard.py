@@ -52,6 +52,8 @@ class Dashboard:
         Title, host and port, shape of pictures, names of features and IDs.
     facts : callable, optional
         Gives the `Facts` of a run; by default memory is all that is known.
+    on_served : callable, optional
+        Called from another thread with `address`, as soon as the page is served or cannot be.
 
     Attributes
     ----------
@@ -71,7 +73,12 @@ class Dashboard:
     """
 
     def __init__(
-        self, watched: OnlinePCA | Monitor, settings: PageSettings | None = None, *, facts: Callable[[], Facts] | None = None
+        self,
+        watched: OnlinePCA | Monitor,
+        settings: PageSettings | None = None,
+        *,
+        facts: Callable[[], Facts] | None = None,
+        on_served: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         if not isinstance(watched, OnlinePCA | Monitor):
             raise TypeError(f"Dashboard takes an OnlinePCA or a Monitor; got {type(watched).__name__}.")
@@ -81,7 +88,7 @@ class Dashboard:
         self._model = watched.model if isinstance(watched, Monitor) else watched
         if self.settings.feature_names is None and hasattr(self._model, "feature_names_in_"):
             self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
-        self._facts = facts or _facts
+        self._facts, self._on_served = facts or _facts, on_served
         self._status = "running", ""
         self.feed = Feed(self._offer, self._now)
         self.feed.row = seen_by(watched)
@@ -218,11 +225,15 @@ class Dashboard:
         with contextlib.suppress(OSError, ValueError):
             for line in file:
                 with contextlib.suppress(ValueError):
-                    self.address = json.loads(line)
-                    self._served.set()
+                    self._hear(json.loads(line))
         if not self._served.is_set():
-            self.address = {"error": "The process that serves the page has ended before it did."}
-            self._served.set()
+            self._hear({"error": "The process that serves the page has ended before it did."})
+
+    def _hear(self, address: dict[str, Any]) -> None:
+        self.address = address
+        if self._on_served is not None:
+            self._on_served(address)
+        self._served.set()
 
 
 def seen_by(watched: OnlinePCA | Monitor) -> int:

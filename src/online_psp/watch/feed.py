@@ -124,15 +124,14 @@ class Feed:
             self._waiting_rows -= len(self._pieces.popleft().numbers)
 
     def _keep_scores(self, numbers: NDArray[np.int64], found: Update | None) -> None:
+        for at, (alarm, row, seen, limits) in enumerate(self._unplaced):
+            places: Any = [] if found is None else np.flatnonzero(found.drift != "")
+            number = int(numbers[places[at]]) if at < len(places) else alarm.row + 1
+            self._witnesses.append(witnessed(alarm, number, row, seen, limits))
+        self._unplaced.clear()
         if found is None:
             return
         self._outliers = (self._outliers or 0) + int(np.count_nonzero(found.outlier))
-        if self._unplaced:
-            for place, (alarm, row, seen, limits) in zip(np.flatnonzero(found.drift != ""), self._unplaced, strict=False):
-                parts = contributions_by(seen, row)
-                values = row.dense(np.dtype(np.float64))[0]
-                self._witnesses.append(Witness(alarm, int(numbers[place]), values, parts.t2[0], parts.spe[0], *limits))
-            self._unplaced.clear()
         self._scores.append(Scored(numbers, found))
         self._waiting_scores += len(numbers)
         while self._waiting_scores > _SCORED_ROWS and len(self._scores) > 1:
@@ -148,7 +147,7 @@ class Feed:
 
     def _frame(self, model: OnlinePCA, now: float) -> bytes:
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
-        facts = self._facts()._replace(outliers=self._outliers, uncharted=self.uncharted)
+        facts = self._facts()._replace(monitored=self._outliers is not None, outliers=self._outliers, uncharted=self.uncharted)
         frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), list(self._scores), list(self._witnesses), self._told)
         data = packed(frame)
         for kept in (self._pieces, self._scores, self._witnesses):
@@ -156,6 +155,12 @@ class Feed:
         self._waiting_rows = self._waiting_scores = 0
         self._told = None
         return data
+
+
+def witnessed(alarm: Alarm, number: int, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> Witness:
+    """An alarm with its row, judged by a model."""
+    parts = contributions_by(seen, row)
+    return Witness(alarm, number, row.dense(np.dtype(np.float64))[0], parts.t2[0], parts.spe[0], *limits)
 
 
 def _copied(rows: Any, chosen: NDArray[np.int64]) -> Any:

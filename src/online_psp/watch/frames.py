@@ -58,12 +58,14 @@ class Facts(NamedTuple):
     """Seconds since the last checkpoint."""
     total: int | None = None
     """Rows that there will be, where that is known."""
+    monitored: bool = False
+    """Whether a monitor scores every row."""
     outliers: int | None = None
-    """Rows above a limit so far; None where there is no monitor."""
+    """Rows above a limit that it has found so far, where that is known."""
     uncharted: int = 0
     """Scored rows that were left out of the charts, since the page did not keep up."""
     status: str = "running"
-    """"running", "finished", "stopped" or "failed"."""
+    """"running", "finished", "stopped" or "failed"; "watching" where a file is read."""
     note: str = ""
     """One sentence on what is wrong."""
 

@@ -131,7 +131,15 @@ class Stretches:
         means = np.exp(self._logs[:, :n] / np.maximum(self._n[:n], 1.0))
         over = np.where(np.isfinite(self._over[:, :n]), self._over[:, :n], math.nan)
         return ScoreTable(
-            self._row[:n], means[0], self._most[0, :n], means[1], self._most[1, :n], self._limits[0, :n], self._limits[1, :n], over[0], over[1]
+            self._row[:n],
+            means[0],
+            self._most[0, :n],
+            means[1],
+            self._most[1, :n],
+            self._limits[0, :n],
+            self._limits[1, :n],
+            over[0],
+            over[1],
         )
 
 

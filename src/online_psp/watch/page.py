@@ -100,6 +100,7 @@ def saved_html(document: Document, moment: str) -> str:
     """A document as one HTML file that needs no server, with what its browser shows."""
     variables = {"style": _asset("page.css"), "saved": moment, "heading": document.title}
     resources = Resources(mode="inline", log_level="warn")
-    return file_html(
+    found: str = file_html(
         document, resources, title=document.title, template=_template(), template_variables=variables, suppress_callback_warning=True
     )
+    return found

@@ -34,7 +34,7 @@ class Sampler:
         if seen is None or seen.mean.shape[0] != rows.shape[1]:
             return found
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = score(seen, as_rows(rows))
+            scores = score(seen, as_rows(rows, np.dtype(np.float64)))
         t2, spe = (np.asarray(each, dtype=np.float64) for each in scores)
         limits = t2_limit_of(seen, ALPHA), spe_limit_of(seen, self._moments, ALPHA)
         outlier = (t2 > limits[0]) | (spe > limits[1])

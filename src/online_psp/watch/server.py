@@ -124,6 +124,8 @@ class PageServer:
 
     def stop(self) -> None:
         """End, from any thread, once browsers have drawn the last numbers or had time to."""
+        self.story.closing = True
+        self.story.refresh()
         self.tell()
         deadline = time.monotonic() + _LAST
         while time.monotonic() < deadline:

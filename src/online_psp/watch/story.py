@@ -57,6 +57,8 @@ class Story:
         self.model: OnlinePCA | None = None
         self.facts = Facts()
         self.row = 0
+        self.closing = False
+        """Whether the server is about to end."""
         self._explained, self._variances = Trace(_POINTS, 1), Trace(_POINTS, VARIANCES + 1)
         self._screes = Trace(64, _SCREE)
         self._whole, self._newest = Stretches(_STRETCHES), Newest(_NEWEST)
@@ -82,7 +84,7 @@ class Story:
             self.model = pca_from_state(Fields(frame.arrays, frame.state), OnlinePCA)
             self.model.whiten = False  # coordinates in the units of the rows
             self.model.__dict__.pop("feature_names_in_", None)  # rows come as plain arrays
-        self.monitored = self.monitored or frame.facts.outliers is not None
+        self.monitored = self.monitored or frame.facts.monitored
         for scored in frame.scores:
             self.take_scores(scored)
         self._take_rows(frame)
@@ -111,7 +113,7 @@ class Story:
     def refresh(self) -> None:
         """Make the parts of the page anew; the slow ones at most once a second, unless all is over."""
         now = time.monotonic()
-        ended = self.facts.status != "running"
+        ended = self.facts.status not in ("running", "watching")
         everything = ended or now >= self._slow_next
         began = time.monotonic()
         self._build(everything)
@@ -119,14 +121,13 @@ class Story:
             self._slow_next = now + max(_SLOW, 4 * (time.monotonic() - began))
 
     def _pace(self, frame: Frame) -> None:
-        if not self._times or frame.row > self._times[-1][1]:
-            self._times.append((frame.time, frame.row))
+        self._times.append((frame.time, frame.row))
         while len(self._times) > 2 and frame.time - self._times[0][0] > _RATE:
             self._times.popleft()
 
     def _take_rows(self, frame: Frame) -> None:
         scored = [(each.numbers, each.found.spe) for each in frame.scores]
-        for piece in frame.pieces:
+        for piece in frame.pieces if self.model is not None else []:
             good = _finite(piece)
             if not len(good.numbers):
                 continue
@@ -184,7 +185,12 @@ class Story:
         earlier = np.full(count, math.nan) if half is None else half[1 : 1 + count]
         noise = math.nan if self.model is None else self.model.noise_variance_
         numbers = np.arange(1.0, count + 1.0)
-        return {"component": numbers, "now": _positive(now[:count]), "earlier": _positive(earlier), "noise": _positive(np.full(count, noise))}
+        return {
+            "component": numbers,
+            "now": _positive(now[:count]),
+            "earlier": _positive(earlier),
+            "noise": _positive(np.full(count, noise)),
+        }
 
     def _components(self) -> list[dict[str, Any]]:
         """Pictures, or the largest loadings."""
@@ -222,6 +228,7 @@ class Story:
             "judged": None if self.monitored else self._sampler.scored,
             "alarms": self._n_alarms,
             "ids": self.settings.id_names,
+            "closing": self.closing,
             "version": self.version,
         }
         if model is not None:
@@ -252,7 +259,7 @@ def _finite(piece: Piece) -> Piece:
     rows = piece.rows
     if not isinstance(rows, np.ndarray) or np.isfinite(rows).all():
         return piece
-    good = np.isfinite(rows).all(axis=1)
+    good: Any = np.isfinite(rows).all(axis=1)
     ids = None if piece.ids is None else [row for row, kept in zip(piece.ids, good, strict=True) if kept]
     return Piece(piece.numbers[good], rows[good], ids)
 

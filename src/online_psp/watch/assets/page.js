@@ -2,7 +2,7 @@
 const $ = (id) => document.getElementById(id);
 const read = (source) => JSON.parse(source.data.json[0]);
 const bokeh = t2.document;
-let facts_now = {}, opened = null, lost = false;
+let facts_now = {}, opened = null, lost = false, heard = 0;
 
 function make(tag, text, attributes) {
   const node = document.createElement(tag);
@@ -35,7 +35,7 @@ function fact(id, text, value, more) {
 
 // Numbers
 
-const STATES = {running: "Learning", finished: "Finished", stopped: "Stopped", failed: "Failed"};
+const STATES = {running: "Learning", watching: "Watching the file", finished: "Finished", stopped: "Stopped", failed: "Failed"};
 function show_status() {
   const f = facts_now, lamp = $("lamp");
   let text = STATES[f.status] || f.status || "", kind = f.status;
@@ -52,7 +52,7 @@ function show_facts() {
   put($("title"), f.title);
   const of = f.total ? "of " + counted(f.total) : f.row !== f.samples && f.samples !== undefined ? "row " + counted(f.row) : "";
   fact("f-samples", counted(f.samples), f.samples, of);
-  fact("f-rate", f.status === "running" ? short_rate(f.rate) : "–", f.rate);
+  fact("f-rate", ["running", "watching"].includes(f.status) ? short_rate(f.rate) : "–", f.rate);
   const explained = f.explained === undefined || f.explained === null ? "–" : (100 * f.explained).toFixed(2) + " %";
   fact("f-explained", explained, f.explained);
   fact("f-components", counted(f.components), f.components, f.features === undefined ? "" : "of " + counted(f.features) + (f.features === 1 ? " feature" : " features"));
@@ -61,7 +61,8 @@ function show_facts() {
   fact("f-outliers", f.scored ? counted(f.outliers) : "–", f.outliers, !f.scored ? "not scored" : f.judged === null ? "" : "of " + counted(judged) + " sampled");
   fact("f-alarms", f.monitored ? counted(f.alarms) : "–", f.alarms, f.monitored ? "" : "no monitor");
   fact("f-memory", bytes(f.memory), f.memory);
-  fact("f-saved", typeof f.saved === "number" ? span(f.saved) : "–", f.saved);
+  heard = performance.now();
+  show_age();
   const share = f.total ? Math.min(1, f.row / f.total) : 0;
   $("progress").hidden = !f.total;
   $("bar").style.width = (100 * share).toFixed(1) + "%";
@@ -71,6 +72,12 @@ function show_facts() {
   show_words(f);
   show_table(f);
 }
+
+function show_age() {
+  const f = facts_now, live = ["running", "watching"].includes(f.status) && !f.saved_page && !paused();
+  fact("f-saved", typeof f.saved === "number" ? span(f.saved + (live ? (performance.now() - heard) / 1000 : 0)) : "–");
+}
+setInterval(show_age, 1000);
 function short_rate(x) { return x === null || x === undefined ? "–" : x >= 100 ? counted(x) : short(x); }
 
 function show_words(f) {
