@@ -22,6 +22,7 @@ def watch(
     ] = None,
 ) -> None:
     """Show a model file on a live page, as another process rewrites it, until Ctrl-C."""
+    import signal
     import threading
 
     check_page()
@@ -48,6 +49,8 @@ def watch(
         webbrowser.open(server.url)
     stop = threading.Event()
     in_background(lambda: follower.run(server.tell, stop), "psp-watch-follow")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: in_background(server.stop, "psp-watch-stop") and None)
     try:
         server.run()
     finally:

@@ -73,12 +73,12 @@ def scree(sources: Sources) -> figure:
     """Variances now, at half the rows, and the noise level."""
     chart = _blank("scree", "variance", x="component", log=True, height=220)
     source = sources["scree"]
-    chart.line("component", "earlier", source=source, line_width=1.5, line_dash="dotted", color=ORANGE, legend_label="at half the rows")
-    chart.line("component", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY, legend_label="noise level")
+    chart.line("component", "earlier", source=source, line_width=2, line_dash="dotted", color=ORANGE)
+    chart.line("component", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY)
     chart.line("component", "now", source=source, line_width=2, color=BLUE)
-    chart.scatter("component", "now", source=source, size=7, color=BLUE, legend_label="now")
+    chart.scatter("component", "now", source=source, size=7, color=BLUE)
+    chart.xaxis.ticker.min_interval = 1
     chart.add_tools(HoverTool(tooltips=[("component", "@component{0}"), ("variance", "@now{0.000a}"), ("noise", "@noise{0.000a}")]))
-    _legend(chart, "top_right")
     return chart
 
 
@@ -101,7 +101,7 @@ def scores(sources: Sources) -> tuple[figure, figure]:
 
 
 def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
-    chart = _blank(name, label, log=True, height=200, x_range=x_range)
+    chart = _blank(name, label, log=True, height=230, x_range=x_range)
     whole, newest = sources["whole"], sources["newest"]
     drawn = [
         chart.varea("row", name, f"{name}_most", source=whole, fill_color=SKY, fill_alpha=0.45),
@@ -154,10 +154,3 @@ def plane(sources: Sources, id_names: list[str]) -> tuple[figure, Any, dict[str,
 def _plain(name: str) -> str:
     """A label of a tooltip: nothing that Bokeh takes for a field or for markup."""
     return "".join(each if each.isalnum() or each in " _-." else " " for each in name)[:40] or "id"
-
-
-def _legend(chart: figure, place: str) -> None:
-    legend = chart.legend[0]
-    legend.location, legend.label_text_font_size = place, _TEXT
-    legend.background_fill_color = legend.border_line_color = None
-    legend.padding, legend.spacing = 4, 0

@@ -41,7 +41,7 @@ class Page:
 
     def __init__(self, document: Document, story: Story) -> None:
         self.document, self.story = document, story
-        self.sources = {name: ColumnDataSource(data=dict(story.parts[name].columns), name=name) for name in _PARTS}
+        self.sources = {name: ColumnDataSource(data=dict(story.parts[name].columns), name=f"data-{name}") for name in _PARTS}
         self.versions = {name: story.parts[name].version for name in _PARTS}
         self.acknowledged = self.sent = story.version
         self.sent_at = time.monotonic()
@@ -99,7 +99,7 @@ class Page:
 def saved_html(document: Document, moment: str) -> str:
     """A document as one HTML file that needs no server, with what its browser shows."""
     variables = {"style": _asset("page.css"), "saved": moment, "heading": document.title}
-    resources = Resources(mode="inline", log_level="warn")
+    resources = Resources(mode="inline", log_level="error")
     found: str = file_html(
         document, resources, title=document.title, template=_template(), template_variables=variables, suppress_callback_warning=True
     )

@@ -47,7 +47,7 @@ class PageServer:
         self.story, self.settings = story, settings
         self._pages: dict[str, Page] = {}
         self._told_at, self._later = 0.0, False
-        bokeh_settings.log_level = "warn"
+        bokeh_settings.log_level = "error"  # it warns of logarithmic axes that have no data yet
         for name in ("bokeh", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._server = self._listen()
@@ -107,12 +107,16 @@ class PageServer:
 
     def _tell(self) -> None:
         """Let every page push, at most four times a second."""
+        if self._later:
+            return
         left = self._told_at + _EVERY - time.monotonic()
         if left > 0:
-            if not self._later:
-                self._later = True
-                self.loop.call_later(left, self._tell)
-            return
+            self._later = True
+            self.loop.call_later(left, self._tell_now)
+        else:
+            self._tell_now()
+
+    def _tell_now(self) -> None:
         self._later, self._told_at = False, time.monotonic()
         for page in list(self._pages.values()):
             page.document.add_next_tick_callback(page.push)

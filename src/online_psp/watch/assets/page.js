@@ -241,7 +241,7 @@ function fill_choices() {
     const kept = select.value || String(Math.min(first, count));
     if (select.options.length !== count) {
       select.replaceChildren();
-      for (let k = 1; k <= count; k++) select.append(make("option", "component " + k, {value: String(k)}));
+      for (let k = 1; k <= count; k++) select.append(make("option", String(k), {value: String(k)}));
       select.value = Number(kept) <= count ? kept : String(Math.min(first, count));
     }
   }
@@ -318,7 +318,7 @@ marks.selected.properties.indices.change.connect(() => {
 bokeh.on_event("connection_lost", () => { lost = true; show_status(); });
 bokeh.on_event("client_reconnected", () => { lost = false; show_status(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const root of bokeh.roots()) { const view = Bokeh.index.find_one(root); if (view) view.request_paint ? view.request_paint("everything") : view.request_repaint(); }
+  for (const root of bokeh.roots()) { const view = Bokeh.index.find_one(root); if (view) view.request_repaint(); }
 });
 if (session_id) $("save").href = "save?session=" + encodeURIComponent(session_id);
 show_facts();
@@ -328,4 +328,5 @@ show_alarms();
 choose();
 choose_window();
 put($("about"), "online-psp. " + (facts_now.saved_page ? "This file needs no server." : "This page only looks: nothing here changes the model. Keys: p pauses, s saves, Esc closes an alarm."));
+if (!facts_now.saved_page) answer({});  // what came before this ran has no other answer
 document.body.dataset.ready = "yes";
