@@ -385,6 +385,7 @@ def test_ctrl_c_ends_both_with_a_checkpoint(browser: Browser, tmp_path: Path) ->
         with pytest.raises(OSError, match="refused"):
             urllib.request.urlopen(fit.address, timeout=5)
         assert "checkpoint" in " ".join(fit.said)
+        assert browser.console() == [], "the end of the server is an error on the console"
     finally:
         fit.end()
         browser.driver.get("about:blank")

@@ -306,7 +306,7 @@ function on_data(source, action) { source.properties.data.change.connect(action)
 on_data(facts, () => {
   show_facts();
   fill_choices();
-  if (facts_now.closing) bokeh.config.reconnect_session = false;
+  if (facts_now.closing) bokeh.config.setv({reconnect_session: false}, {sync: false});
   if (!facts_now.saved_page) answer({});
 });
 on_data(components, show_components);
