@@ -10,7 +10,7 @@ import numpy as np
 from online_psp.engine.rows import as_rows
 from online_psp.monitoring import SpeMoments, Update
 from online_psp.monitoring.limits import spe_limit_of, t2_limit_of
-from online_psp.monitoring.monitor import rows_needed
+from online_psp.monitoring.memory import rows_needed
 from online_psp.monitoring.results import unknown
 from online_psp.monitoring.scores import Snapshot, score, snapshot
 from online_psp.pca import OnlinePCA
@@ -24,8 +24,6 @@ class Sampler:
     def __init__(self) -> None:
         self._seen: Snapshot | None = None
         self._moments = SpeMoments()
-        self.possible = True
-        """Whether the model's rows can be scored at all."""
         self.scored = self.outliers = 0
 
     def score(self, rows: Any) -> Update:
@@ -46,9 +44,6 @@ class Sampler:
 
     def look(self, model: OnlinePCA) -> None:
         """Take the model that rows from now on are scored by."""
-        self.possible = not model.standardize
-        if not self.possible:
-            return
         seen = snapshot(model)
         K = len(seen.variances)
         self._seen = seen if K and seen.samples >= rows_needed(K) else None

@@ -223,7 +223,6 @@ class Story:
             "rate": self._rate(),
             "uncharted": facts.uncharted,
             "monitored": self.monitored,
-            "scored": self._sampler.possible,
             "outliers": facts.outliers if self.monitored else self._sampler.outliers,
             "judged": None if self.monitored else self._sampler.scored,
             "alarms": self._n_alarms,

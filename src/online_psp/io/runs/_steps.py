@@ -120,7 +120,7 @@ def _kept(block: Block) -> NDArray[np.bool_]:
 def _learn(run: Run, rows: Any, times: Any) -> Update | None:
     """Learn rows; what the monitor says of them, where there is one."""
     if run.monitor is not None:
-        return run.monitor.update(rows)
+        return run.monitor.update(rows, times)
     count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
         rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]

@@ -57,8 +57,7 @@ function show_facts() {
   fact("f-explained", explained, f.explained);
   fact("f-components", counted(f.components), f.components, f.features === undefined ? "" : "of " + counted(f.features) + (f.features === 1 ? " feature" : " features"));
   fact("f-noise", short(f.noise), f.noise);
-  const judged = f.judged === null ? f.samples : f.judged;
-  fact("f-outliers", f.scored ? counted(f.outliers) : "–", f.outliers, !f.scored ? "not scored" : f.judged === null ? "" : "of " + counted(judged) + " sampled");
+  fact("f-outliers", counted(f.outliers), f.outliers, f.judged === null ? "" : "of " + counted(f.judged) + " sampled");
   fact("f-alarms", f.monitored ? counted(f.alarms) : "–", f.alarms, f.monitored ? "" : "no monitor");
   fact("f-memory", bytes(f.memory), f.memory);
   heard = performance.now();
@@ -83,8 +82,7 @@ function short_rate(x) { return x === null || x === undefined ? "–" : x >= 100
 function show_words(f) {
   const last = (name) => { const column = newest.data[name]; return column && column.length ? column[column.length - 1] : NaN; };
   let words;
-  if (!f.scored) words = "Rows of a standardised model are not scored.";
-  else if (!isFinite(last("t2"))) words = "Nothing is scored yet: a model needs 20 rows, and 5 a component, first.";
+  if (!isFinite(last("t2"))) words = "Nothing is scored yet: a model needs 20 rows, and 5 a component, first.";
   else words = "Newest row: T² " + short(last("t2")) + " (limit " + short(last("t2_limit")) + "), SPE " + short(last("spe")) + " (limit " + short(last("spe_limit")) + "). " +
     (f.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
     (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "");
