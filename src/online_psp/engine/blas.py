@@ -73,6 +73,12 @@ def full_gram(X: Array) -> Array:
     return whole
 
 
+def subtract_gram(G: Floats, P: Floats) -> None:
+    """``G ← G − P Pᵀ`` in place, the lower half."""
+    if P.size:
+        blas.dsyrk(-1.0, np.ascontiguousarray(P).T, beta=1.0, c=G.T, trans=1, overwrite_c=1)
+
+
 def dot(x: Array, y: Array) -> float:
     """``x · y``."""
     if not x.size:
