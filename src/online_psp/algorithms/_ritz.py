@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas, eigh, lapack, qr, solve_triangular, svd
 
-from online_psp.engine.blas import add_product, full_gram, matmul, subtract_gram
-from online_psp.engine.row_products import centred, combined, part_of, products, widened
-from online_psp.engine.rows import AnyRows
+from online_psp.engine.blas import add_product, full_gram, matmul, minus_gram
+from online_psp.engine.row_products import centred, combined, products, widened
+from online_psp.engine.rows import AnyRows, SparseRows
+from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.symmetric import fill_upper, scale_gram
 from online_psp.engine.types import Array, Floats
 
@@ -19,17 +20,43 @@ _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue 
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
 _ONCE = 0.3  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
+_IMPLICIT = 64.0  # roundings of a step with sparse rows
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
 _FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 class Model(NamedTuple):
-    """``Bᵀ M B``: B (k, D) with orthonormal rows, M (k, k); `drift` bounds what rounding has added to ``B Bᵀ − I``."""
+    """``Bᵀ M B``: B (k, D) with orthonormal rows, M (k, k); `drift` bounds what rounding has added to ``B Bᵀ − I``.
 
-    B: Array
+    While rows are sparse B is in a store of its own kind, which moves in place.
+    """
+
+    B: Array | SparseStore
     M: Floats
     drift: float
+
+    @property
+    def k(self) -> int:
+        return self.B.K if isinstance(self.B, SparseStore) else len(self.B)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.B.V.dtype if isinstance(self.B, SparseStore) else self.B.dtype
+
+    def basis(self) -> Array:
+        """B as an array, (k, D), which is not to be changed."""
+        return self.B.read() if isinstance(self.B, SparseStore) else self.B
+
+    def own(self, rows: AnyRows) -> tuple[Model, AnyRows]:
+        """The same model and the same rows, free to be changed by `advance`."""
+        if not isinstance(rows, SparseRows) or rows.sums is None:
+            return self._replace(B=self.basis()), rows
+        before, after = rows.sums, rows.sums.copy()
+        rows = rows[:]
+        rows.sums = after
+        fits = isinstance(self.B, SparseStore) and self.B.sums is before
+        return self._replace(B=self.B.copy(after) if fits and isinstance(self.B, SparseStore) else self.basis()), rows
 
 
 class Plan(NamedTuple):
@@ -55,7 +82,9 @@ class Turn(NamedTuple):
 
 
 def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> Model:
-    """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights; what comes in is left alone.
+    """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights.
+
+    Arrays that come in are left alone; but a basis in a store for sparse rows, and their running sum, move past the rows: see `Model.own`.
 
     Parameters
     ----------
@@ -69,24 +98,33 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
         Directions to keep.
     """
     model = model._replace(M=_faded(model.M, keep))
-    if len(model.B) == K:
+    if model.k == K:
+        model = model._replace(B=_suited(model, rows))
         parts = max(1, round(len(rows) / (_PART * K)))
         step, done = -(-len(rows) // parts), 0
         while done < len(rows):
             part = slice(done, min(done + step, len(rows)))
-            found = _try_fast(
-                model, part_of(rows, part), roots[part], _SAFE / parts
-            )  # residuals of all parts together are no larger than their sum
+            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
             if found is None and done == 0 and parts > 1:
                 step, parts = len(rows), 1
                 continue
             if found is None:
                 break
             model, done = found, part.stop
-        if done == len(rows):
-            return model
-        rows, roots = part_of(rows, slice(done, len(rows))), roots[done:]
-    return _exactly(model, widened(rows), roots, K)
+        rows, roots = rows[done:], roots[done:]
+    if len(rows):
+        model = _exactly(model, widened(rows), roots, K)
+        if isinstance(rows, SparseRows) and rows.sums is not None:
+            rows.sums.take(rows)
+    return model
+
+
+def _suited(model: Model, rows: AnyRows) -> Array | SparseStore:
+    """The basis, where products with such rows are cheap."""
+    if not isinstance(rows, SparseRows):
+        return model.basis()
+    fits = isinstance(model.B, SparseStore) and model.B.sums is rows.sums
+    return model.B if fits else SparseStore(model.basis(), rows.sums)
 
 
 def _faded(M: Floats, keep: float) -> Floats:
@@ -99,7 +137,7 @@ def _faded(M: Floats, keep: float) -> Floats:
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
     """K ordered directions, (K, D), with their variances; beyond those known, an orthonormal completion without variance."""
-    B, M, _ = model
+    B, M = model.basis(), model.M
     k, D = B.shape
     components, found = B, np.zeros(K)
     if k:
@@ -123,34 +161,47 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
 def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
     B, M, drift = model
-    eps = float(np.finfo(B.dtype).eps)
+    eps = float(np.finfo(model.dtype).eps)
     P, G = products(rows, B)
     lengths = roots * np.sqrt(np.maximum(G.diagonal(), 0.0))
-    subtract_gram(G, P)
-    scale_gram(G, roots)
-    P, R = P * roots[:, np.newaxis], G
+    R = minus_gram(G, P)
+    scale_gram(R, roots)
+    P = P * roots[:, np.newaxis]
     plan = _plan(M, P)
     if plan is None:
         return None
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
     if leak * float(lengths @ plan.sizes) > math.sqrt(eps):  # R is not good enough: the residuals themselves, in double precision
-        X, P, R = _residuals(B.astype(np.float64, copy=False), _weighted(rows, roots), leak)
+        X, P, R = _residuals(model.basis().astype(np.float64, copy=False), _weighted(rows, roots), leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
         return None
+    new: Array | SparseStore
     if X is None:
         new = combined(rows, B, turn.A, turn.C * roots)
     else:
-        new = matmul(turn.A, B.astype(np.float64, copy=False))
+        new = matmul(turn.A, model.basis().astype(np.float64, copy=False))
         add_product(new, 1.0, turn.C, X)
-        new = new.astype(B.dtype, copy=False)
-    drift += noise + 4.0 * eps
-    if drift > (1e-12 if eps < 1e-12 else 40.0 * eps):
-        return Model(*orthonormal(new, turn.M), 0.0)
-    return Model(new, turn.M, drift)
+        new = new.astype(model.dtype, copy=False)
+        if isinstance(rows, SparseRows):
+            new = _past(rows, new)
+    drift += noise + (_IMPLICIT if isinstance(new, SparseStore) else 4.0) * eps
+    if drift <= (1e-12 if eps < 1e-12 else 40.0 * eps):
+        return Model(new, turn.M, drift)
+    if isinstance(new, SparseStore):
+        B, M = orthonormal(new.read(), turn.M)
+        return Model(SparseStore(B, new.sums), M, 0.0)
+    return Model(*orthonormal(new, turn.M), 0.0)
+
+
+def _past(rows: SparseRows, B: Array) -> SparseStore:
+    """A store for a basis that has taken in these rows."""
+    if rows.sums is not None:
+        rows.sums.take(rows)
+    return SparseStore(B, rows.sums)
 
 
 def _plan(M: Floats, P: Floats) -> Plan | None:
@@ -276,8 +327,8 @@ def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Float
 
 def _exactly(model: Model, rows: AnyRows, roots: Floats, K: int) -> Model:
     """The same for rows in double precision, by decomposing everything."""
-    dtype, eps = model.B.dtype, float(np.finfo(model.B.dtype).eps)
-    B, M = model.B.astype(np.float64, copy=False), model.M
+    dtype, eps = model.dtype, float(np.finfo(model.dtype).eps)
+    B, M = model.basis().astype(np.float64, copy=False), model.M
     if len(B) and (model.drift > 0 or dtype != np.float64):
         B, M = orthonormal(B, M)
     found = _inside(B, M, rows, roots, eps) if 0 < len(B) < K else None

@@ -32,7 +32,6 @@ more rows have come after it. A read in between gives the model of all rows so f
 
 from __future__ import annotations
 
-import copy
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -246,7 +245,7 @@ class BlockPCA(StreamingAlgorithm):
 
     def _outputs(self, rows: Array) -> Array:
         """Coordinates of rows, (n, D), in the basis as of the last block, (n, K)."""
-        B = self._model.B
+        B = self._model.basis()
         Y = np.zeros((len(rows), self.K), dtype=self.dtype)
         if len(B):
             Y[:, : len(B)] = matmul(rows, B.T)
@@ -279,6 +278,7 @@ class BlockPCA(StreamingAlgorithm):
     def _made_dense(self, rows: AnyRows, shares: Floats) -> Array:
         """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
         if isinstance(rows, SparseRows) and rows.sums is not None:
+            self._model = self._model._replace(B=self._model.basis())  # which may be kept as a part that follows the sum
             rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
             made = centred(rows, self.dtype)
             rows.sums.take(rows)
@@ -301,9 +301,7 @@ class BlockPCA(StreamingAlgorithm):
     def _close_block(self, size: int) -> None:
         """Take the first `size` rows held into the model."""
         rows, n = self._held(), self._n
-        self._model = self._advanced(rows[:size], self._shares[:size])
-        if isinstance(rows, SparseRows) and rows.sums is not None:
-            rows.sums.take(rows[:size])
+        self._model = self._advanced(self._model, rows[:size], self._shares[:size])
         left = n - size
         self._shares[:left], self._n = self._shares[size:n].copy(), left
         if self._pending:
@@ -321,9 +319,9 @@ class BlockPCA(StreamingAlgorithm):
             rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
         return rows
 
-    def _advanced(self, rows: AnyRows, shares: Floats) -> Model:
+    def _advanced(self, model: Model, rows: AnyRows, shares: Floats) -> Model:
         left, keep = weights_left(shares)
-        return advance(self._model, rows, np.sqrt(left), keep, self.K)
+        return advance(model, rows, np.sqrt(left), keep, self.K)
 
     # Reading
 
@@ -333,14 +331,10 @@ class BlockPCA(StreamingAlgorithm):
     def _settled(self) -> Self:
         if not self._n:
             return self
-        twin = copy.copy(self)
-        twin._model = self._advanced(self._held(), self._shares[: self._n])
-        twin._pending, twin._n = [], 0
-        return twin
-
-    def __copy__(self) -> Self:
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__)  # only to be read: what is held is shared
+        twin._model = self._advanced(*self._model.own(self._held()), self._shares[: self._n])
+        twin._pending, twin._n = [], 0
         return twin
 
     def _close(self) -> None:
@@ -375,7 +369,7 @@ class BlockPCA(StreamingAlgorithm):
         if self._n:
             held = self._held()
             rows = np.array(centred(held, self.dtype))
-        return BlockRunning(self._model.B.copy(), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy())
+        return BlockRunning(np.array(self._model.basis()), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy())
 
     def _restore(self, running: BlockRunning) -> None:
         self._model = Model(np.array(running.B), np.array(running.M), running.drift)
