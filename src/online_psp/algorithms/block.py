@@ -13,18 +13,16 @@ rows. The class finds the same in one of three ways, the cheapest that is safe:
 
 *fast*
     With ``P = X̂ Bᵀ`` and ``R = X̂ X̂ᵀ − P Pᵀ``, a subspace near that of B is the row space of ``B + Tᵀ (X̂ − P B)``, and one subspace
-    iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest
-    eigenvalue of
-    ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it is
-    taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
+    iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest eigenvalue
+    of ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it
+    is taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
 *exact*
     Eigenvectors of the Gram matrix of ``[S B; X̂]``, ``Sᵀ S = M``, where the variances kept are within a range of 1e8.
 *careful*
     Residuals projected out twice in double precision, and a singular value decomposition that squares nothing: for any range.
 
 D-sized work is three matrix products a block in the first two. M is kept *graded*: scaled to a unit diagonal it is well conditioned, so
-that
-directions may differ by 1e10 in size and lose nothing.
+that directions may differ by 1e10 in size and lose nothing.
 
 Blocks have 5K rows, and end at fixed places of the stream, so that any cut into calls gives the same model; one is closed only when K
 more rows have come after it. A read in between gives the model of all rows so far, the open ones included, and changes nothing.
