@@ -92,6 +92,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
     mean_, var_ : (D,)
         Mean and variance of each feature, exact.
+    scale_ : (D,)
+        What features are divided by with `standardize`, 1 for constant ones; None without.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int
@@ -405,6 +407,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return view.feature_variances * view.degrees(self._fitted().settings)
 
     @property
+    def scale_(self) -> Floats | None:
+        return self._view().deviations
+
+    @property
     def noise_variance_(self) -> float:
         return self._noise(self._view())
 
@@ -532,7 +538,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, kept from zero."""
         scale = self._scales(self._view())
-        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        smallest = np.finfo(dtype).eps * max(float(scale.max(initial=0.0)), float(np.finfo(np.float64).tiny))
         return np.asarray(np.maximum(scale, smallest).astype(dtype))
 
 
