@@ -143,6 +143,27 @@ MONITORING: dict[str, Option] = {
     ),
 }
 
+
+def _image(text: str) -> tuple[int, ...]:
+    from online_psp.watch.settings import image_shape
+
+    try:
+        return image_shape(text)
+    except ValueError as error:
+        usage(f"--image: {error}")
+
+
+#: Of a live page.
+SERVING: dict[str, Option] = {
+    "open": Option(bool, ("--open",), "Open the page in a browser."),
+    "host": Option(str, ("--host",), "Address to serve the page at, 127.0.0.1 by default; for any other, its address has a token."),
+    "port": Option(int, ("--port",), "Port to serve the page at, 5006 by default; if it is busy, the next free one.", 0),
+    "image": Option(str, ("--image",), "Size of the images that rows are, height x width (28x28); known for image files.", convert=_image),
+}
+
+#: Of the live page of a fit.
+WATCHING: dict[str, Option] = {"watch": Option(bool, ("--watch",), "Serve a live page of the fit on this machine."), **SERVING}
+
 # Options with one meaning everywhere.
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
@@ -181,7 +202,14 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
     return decorate
 
 
-_PANELS = {"settings": "Model", "feeding": "Feeding rows", "monitoring": "Monitoring", "reading": "Reading files"}
+_PANELS = {
+    "settings": "Model",
+    "feeding": "Feeding rows",
+    "monitoring": "Monitoring",
+    "reading": "Reading files",
+    "watching": "Live page",
+    "serving": "Live page",
+}
 
 
 def _parameter(name: str, option: Option, panel: str) -> inspect.Parameter:
