@@ -15,6 +15,7 @@ from online_psp import OnlinePCA
 from online_psp.cli._charts import draw_scores, read_scores
 from online_psp.engine.types import Floats
 from online_psp.io import runs
+from online_psp.io.model_file import ModelFileError
 from online_psp.monitoring import Monitor, spe, t2, t2_limit
 from online_psp.monitoring.limits import isotropic_spe_limit
 from online_psp.monitoring.scores import snapshot
@@ -177,6 +178,29 @@ def test_the_table_is_what_a_monitor_says(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.abs(stored.model.components_), np.abs(monitor.model.components_), atol=1e-8)
 
 
+def test_half_lives_in_time_and_standardised_features(tmp_path: Path, checkpoints: list[tuple[Path, int]]) -> None:
+    """The table is that of a monitor in Python, and a run that was stopped ends with the bytes of one that was not."""
+    X = stream(500, 100) * np.geomspace(0.01, 100.0, D)
+    times = np.cumsum(np.random.default_rng(5).exponential(1.0, 600))
+    names = ["when", *(f"x{i}" for i in range(D))]
+    lines = [",".join(map(repr, row)) for row in np.column_stack([times, X]).tolist()]
+    source = tmp_path / "x.csv"
+    source.write_text("\n".join([",".join(names), *lines]) + "\n")
+    options = ["--half-life", "4min", "--time-column", "when", "--standardize", "--block", 64, "--checkpoint-every", 150, "-q"]
+    model, table, _ = monitored(tmp_path, source, *options)
+    monitor = Monitor(OnlinePCA(K, half_life="4min", standardize=True))
+    expected = monitor.update(X, times)
+    found = numbers(table)
+    for i, name in enumerate(("t2", "spe", "t2_limit", "spe_limit"), 1):
+        np.testing.assert_allclose(found[:, i], getattr(expected, name), rtol=1e-7, err_msg=name)
+    assert monitor.alarms
+    assert [line[6] for line in cells(table)[1:]] == expected.drift.tolist()
+    whole, rows, copies = model.read_bytes(), table.read_bytes(), list(checkpoints)
+    shutil.copy(copies[1][0], model)
+    psp("fit", source, "-o", model, "--monitor", table, "--resume", "-q")
+    assert (model.read_bytes(), table.read_bytes()) == (whole, rows)
+
+
 def test_a_monitored_model_file_is_read_by_every_command(tmp_path: Path) -> None:
     X = stream(300)
     source = write_csv(tmp_path / "x.csv", X)
@@ -191,6 +215,8 @@ def test_a_monitored_model_file_is_read_by_every_command(tmp_path: Path) -> None
     psp("merge", model, tmp_path / "plain.psp", "-o", tmp_path / "both.psp", "-q")
     assert OnlinePCA.load(tmp_path / "both.psp").n_samples_seen_ == 600
     psp("plot", model, "-o", tmp_path / "m.png", "-q")
+    with pytest.raises(ModelFileError, match=r"it holds a Monitor, not an OnlinePCA: read it with Monitor\.load"):
+        OnlinePCA.load(model)
     assert Monitor.load(model).model.feature_names_in_.tolist() == [f"x{i}" for i in range(D)]
 
 
@@ -198,15 +224,15 @@ def test_a_monitored_model_file_is_read_by_every_command(tmp_path: Path) -> None
 def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
     """Copies of every checkpoint that is written, and how long the table of alarms was then."""
     kept: list[tuple[Path, int]] = []
-    write = runs.checkpoint
+    write = runs.Saving.save
 
-    def checkpoint(run: runs.Run, path: Any) -> None:
-        write(run, path)
+    def save(saving: runs.Saving, run: runs.Run) -> None:
+        write(saving, run)
         copy = tmp_path / f"copy{len(kept)}.psp"
-        shutil.copy(path, copy)
+        shutil.copy(saving.path, copy)
         kept.append((copy, run.row))
 
-    monkeypatch.setattr(runs, "checkpoint", checkpoint)
+    monkeypatch.setattr(runs.Saving, "save", save)
     return kept
 
 
@@ -301,8 +327,6 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         (["--monitor", table, "--on-drift", "panic"], "--on-drift"),
         (["--monitor", table, "--epochs", 2], "--epochs"),
         (["--monitor", table, "--shuffle-buffer", 20], "--shuffle-buffer"),
-        (["--monitor", table, "--standardize"], "standardize"),
-        (["--monitor", table, "--half-life", "1h", "--time-column", "x0"], "half_life"),
         (["--monitor", table, "--half-life", 2], "half_life"),
         (["--monitor", tmp_path / "a.parquet"], ".csv"),
         (["--monitor", source], "source"),

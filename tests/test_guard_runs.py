@@ -52,13 +52,13 @@ def test_a_slow_pipe_is_saved_when_it_is_time(tmp_path: Path, monkeypatch: pytes
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     saved: list[int] = []
-    checkpoint = runs.checkpoint
+    save = runs.Saving.save
 
-    def note(run: runs.Run, path: Any) -> None:
+    def note(saving: runs.Saving, run: runs.Run) -> None:
         saved.append(run.row)
-        checkpoint(run, path)
+        save(saving, run)
 
-    monkeypatch.setattr(runs, "checkpoint", note)
+    monkeypatch.setattr(runs.Saving, "save", note)
 
     def tick(_: int) -> None:
         clock[0] += 0.1

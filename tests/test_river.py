@@ -95,13 +95,17 @@ def test_anomalies_have_the_highest_scores() -> None:
     assert np.mean(np.array(scores[100:])[np.array(labels[100:]) == 0] > 1) < 0.05
 
 
-def test_a_missing_feature_of_any_type_counts_as_its_mean() -> None:
+def test_an_absent_feature_of_any_type_is_a_missing_value() -> None:
     """Features need not be text: numbers and tuples are names as well."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.standard_normal((60, 3)), columns=pd.Index([1, ("a", 2), "c"], tupleize_cols=False))
-    model = OnlinePCA(n_components=2)
-    model.learn_many(frame)
-    without = model.transform_many(frame[[1, "c"]])
-    filled = frame.copy()
-    filled[("a", 2)] = frame[("a", 2)].mean()
-    assert np.allclose(without, model.transform_many(filled))
+    values = rng.standard_normal((200, 1)) * [[1.0, 2.0, -1.0]] + 0.1 * rng.standard_normal((200, 3))
+    frame = pd.DataFrame(values, columns=pd.Index([1, ("a", 2), "c"], tupleize_cols=False))
+    for algorithm in ("block", "fsm"):
+        model = OnlinePCA(n_components=1, algorithm=algorithm)
+        model.learn_many(frame)
+        without, full = model.transform_many(frame[[1, "c"]]), model.transform_many(frame)
+        assert np.corrcoef(without["pc0"], full["pc0"])[0, 1] > 0.98, "the others tell the one that is absent"
+        assert np.std(without["pc0"]) > 0.9 * np.std(full["pc0"]), "it counted as its mean"
+        model.learn_one({1: 1.0, "c": -1.0, ("a", 2): None})
+        model.learn_one({1: 1.0})
+        assert np.isfinite(list(model.transform_one({"c": 1.0}).values())).all()

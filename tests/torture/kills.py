@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import ALGORITHMS
 from online_psp.engine.types import Floats
 from online_psp.io import runs
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
@@ -91,15 +91,23 @@ def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
     options = ["-k", 3, "--oversample", 2, "-q", "--block", 100, "--algorithm", algorithm]
     options += ["--features", D] if kind == "raw" else []
     options += ["--epochs", 2] if chance.random() < 0.3 else []
-    options += ["--shuffle-buffer", 300] if chance.random() < 0.3 else []
-    words = f"{kind}, {algorithm}, {' '.join(map(str, options[5:]))}"
-    ended = run(psp("fit", *sources, *options, "-o", folder / "whole.psp"), folder)
+    options += ["--half-life", chance.choice([50, 2000])] if chance.random() < 0.3 else []
+    options += ["--standardize"] if chance.random() < 0.2 and kind != "sparse" else []
+    alarms = chance.random() < 0.3 and not {"--epochs", "--standardize"} & set(options)
+    options += ["--shuffle-buffer", 300] if chance.random() < 0.3 and not alarms else []
+
+    def fit(name: str, *more: Any) -> Callable[[], int]:
+        table = ["--monitor", folder / f"{name}.csv"] if alarms else []
+        return psp("fit", *sources, *options, "-o", folder / f"{name}.psp", *table, *more)
+
+    words = f"{kind}, {algorithm}, {' '.join(map(str, options[5:]))}{' --monitor' if alarms else ''}"
+    ended = run(fit("whole"), folder)
     if complaint(ended, (0,)):
         tally.lost.append(f"kills of {words}: the run itself: {complaint(ended, (0,))}")
         return tally
-    said, model = folder / "said.txt", folder / "m.psp"
+    said = folder / "said.txt"
     while tally.tried < most:
-        child = fork(psp("fit", *sources, *options, "-o", model, "--resume", "--checkpoint-every", 100), said)
+        child = fork(fit("m", "--resume", "--checkpoint-every", 100), said)
         time.sleep(chance.uniform(0.0, 0.3))
         os.kill(child, signal.SIGKILL)
         ended = wait(child, said)
@@ -107,7 +115,7 @@ def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
         tally.tried += 1
         if ended.code is not None:  # it was done before
             break
-    ended = run(psp("fit", *sources, *options, "-o", model, "--resume"), folder)
+    ended = run(fit("m", "--resume"), folder)
     problem = complaint(ended, (0,)) or _compare(folder, n * (2 if "--epochs" in options else 1), kind == "sparse")
     if problem:
         tally.lost.append(f"kills of {words}: {problem}")
@@ -117,12 +125,14 @@ def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
 
 
 def _compare(folder: Path, n: int, to_rounding: bool) -> str | None:
-    found, whole = OnlinePCA.load(folder / "m.psp"), OnlinePCA.load(folder / "whole.psp")
+    found, whole = (runs.read_model(folder / name)[0] for name in ("m.psp", "whole.psp"))
     if found.n_samples_seen_ != n:
         return f"{found.n_samples_seen_} rows, not {n}"
     if to_rounding:  # sparse: every row once shows in the moments
         same = np.allclose(found.mean_, whole.mean_, atol=1e-10) and np.allclose(found.var_, whole.var_, rtol=1e-9)
         return None if same else "moments differ: rows were lost, or counted twice"
+    if (folder / "whole.csv").exists() and (folder / "m.csv").read_bytes() != (folder / "whole.csv").read_bytes():
+        return "another table of alarms than the run that was not killed"
     if (folder / "m.psp").read_bytes() != (folder / "whole.psp").read_bytes():
         return "other bytes than the run that was not killed"
     left = [name for name in os.listdir(folder) if name.endswith((".partial", ".lock"))]
@@ -142,6 +152,7 @@ def pipes(folder: Path, chance: random.Random) -> Tally:
         os.dup2(reading, 0)
         os.close(writing)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
         return psp("fit", "-", "-k", 2, "-o", model, "-q", "--checkpoint-every", "1s")()
 
     child = fork(learn, said)

@@ -13,6 +13,7 @@ import numpy as np
 from online_psp import ALGORITHMS, OnlinePCA
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
+from online_psp.monitoring import Monitor
 from tests.torture._common import Tally, rows, run
 
 _WORDS = (b'"F64"', b'"K"', b"state", b"shape", b"data_offsets", b"auto", b"version", b"mean", b"null", b"false", b"block", b"fsm", b"true")
@@ -30,10 +31,16 @@ def model_files(folder: Path, chance: random.Random, count: int = 2000) -> Tally
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = OnlinePCA(3 if len(X) > 3 else 2, **options).fit(X)
-    kind = chance.choice(["damaged", "damaged", "made on purpose", "mat"])
+    kind = chance.choice(["damaged", "damaged", "made on purpose", "made on purpose", "mat"])
     suffix = ".mat" if kind == "mat" else ".psp"
     original, path = folder / f"original{suffix}", folder / f"m{suffix}"
-    model.save(original)
+    if kind != "mat" and chance.random() < 0.25:
+        monitor = Monitor(OnlinePCA(2, half_life=300))
+        monitor.update(rows(450, D, 2))
+        monitor.save(original)
+        name = "monitor"
+    else:
+        model.save(original)
     seed = chance.randrange(10**9)
     report = folder / "report.json"
 
@@ -57,6 +64,7 @@ def model_files(folder: Path, chance: random.Random, count: int = 2000) -> Tally
 
 def _damaged(original: Path, path: Path, rng: np.random.Generator, count: int, tally: dict[str, Any], X: Any) -> None:
     data = original.read_bytes()
+    load: Any = Monitor.load if path.suffix == ".psp" and model_file.kind_of(original) == "Monitor" else OnlinePCA.load
     for number in range(count):
         new = bytearray(data)
         kind, at = rng.integers(7), int(rng.integers(len(new)))
@@ -78,7 +86,7 @@ def _damaged(original: Path, path: Path, rng: np.random.Generator, count: int, t
         path.write_bytes(new)
         tally["tried"] += 1
         try:
-            model = OnlinePCA.load(path)
+            model = load(path)
         except ModelFileError:
             tally["refused"] += 1
             continue
@@ -112,7 +120,8 @@ def _purpose(original: Path, path: Path, rng: np.random.Generator, count: int, t
         tally["tried"] += 1
         try:
             model_file.write(path, Contents(found.kind, arrays, state, {}))
-            model = OnlinePCA.load(path)
+            loaded: Any = Monitor.load(path) if found.kind == "Monitor" else OnlinePCA.load(path)
+            model = loaded.model if found.kind == "Monitor" else loaded
         except ModelFileError:
             tally["refused"] += 1
             continue
@@ -122,7 +131,7 @@ def _purpose(original: Path, path: Path, rng: np.random.Generator, count: int, t
         try:
             if hasattr(model, "n_features_in_"):
                 model.transform(rows(3, model.n_features_in_, 0))
-                model.partial_fit(rows(3, model.n_features_in_, 0))
+                (loaded.update if found.kind == "Monitor" else model.partial_fit)(rows(3, model.n_features_in_, 0))
                 model.explained_variance_ratio_  # noqa: B018
             tally["right"] += 1
         except ValueError:

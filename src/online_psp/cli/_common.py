@@ -44,6 +44,11 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
     return source
 
 
+def holes_for(missing: Any) -> dict[str, str]:
+    """How to read rows for a model that takes missing values, or does not."""
+    return {"missing": "keep"} if missing == "impute" else {}
+
+
 def load_fitted(path: Path) -> tuple[Any, dict[str, Any]]:
     """A model that has learned something, and what its file says besides."""
     found = read_fitted(path)

@@ -11,11 +11,13 @@ from online_psp.cli._errors import DEBUG, Commands
 from online_psp.cli.bench import bench
 from online_psp.cli.experiments import datasets, evaluate, leaderboard, reproduce
 from online_psp.cli.fit import fit, update
+from online_psp.cli.impute import impute
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.score import score
 from online_psp.cli.transform import transform
+from online_psp.cli.watch import watch
 
 app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
 
@@ -40,9 +42,11 @@ app.command()(fit)
 app.command()(update)
 app.command()(transform)
 app.command()(score)
+app.command()(impute)
 app.command()(info)
 app.command()(merge)
 app.command()(plot)
+app.command()(watch)
 
 
 @app.command()

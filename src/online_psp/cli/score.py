@@ -85,7 +85,7 @@ def score(
 def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
     """How to score rows; the limit of the SPE is the monitor's, where there was one that has seen enough rows."""
     from online_psp.monitoring.limits import isotropic_spe_limit, spe_limit_of, t2_limit_of
-    from online_psp.monitoring.monitor import rows_needed
+    from online_psp.monitoring.memory import rows_needed
     from online_psp.monitoring.scores import snapshot
 
     monitor = stored.monitor

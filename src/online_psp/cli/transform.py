@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import load_fitted, open_rows, remembered_columns
+from online_psp.cli._common import holes_for, load_fitted, open_rows, remembered_columns
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, grouped
 from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, check_width, order_for, write_table
 
@@ -55,7 +55,7 @@ def transform(
     known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays
     if not inverse:
         reading = {**remembered_columns(header, known, reading), **reading}
-    source = open_rows(sources, reading, quiet)
+    source = open_rows(sources, {**reading, **({} if inverse else holes_for(fitted.missing))}, quiet)
     if inverse:
         check_width(source, fitted.n_components_, "components", model)
         way = Projection(fitted, known or [f"x{i + 1}" for i in range(fitted.n_features_in_)], inverse=True)

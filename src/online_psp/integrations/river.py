@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 class OnlinePCA(base.MiniBatchTransformer):
     """Principal components of a stream of dictionaries.
 
-    The features are those of the first sample, in any order. A feature that is missing later counts as its mean so far, so that it says
-    nothing; one that turns up later is not used.
+    The features are those of the first sample, in any order. One that is absent later, or None or NaN, is a missing value; one that
+    turns up later is not used.
 
     Parameters
     ----------
@@ -118,20 +117,19 @@ class OnlinePCA(base.MiniBatchTransformer):
                 algorithm=self.algorithm,
                 oversample=self.oversample,
                 whiten=self.whiten,
+                missing="impute" if self.algorithm == "block" else "error",
             )
 
-    def _mean(self) -> Array:
-        assert self._model is not None
-        return self._model.mean_ if self._model.__sklearn_is_fitted__() else np.zeros(len(self._features))
-
     def _row(self, x: dict[Any, float]) -> Array:
-        return _row(x, self._features, self._mean)
+        return np.asarray(self._usable(_row(x, self._features)[np.newaxis])[0])
 
     def _rows(self, X: pd.DataFrame) -> Array:
-        rows = X.reindex(columns=self._features).to_numpy(dtype=np.float64)
-        absent = [i for i, feature in enumerate(self._features) if feature not in X.columns]
-        rows[:, absent] = self._mean()[absent]
-        return np.asarray(rows)
+        return self._usable(np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan)))
+
+    def _usable(self, rows: Array) -> Array:
+        """Rows as the model takes them: the published algorithms need them full."""
+        assert self._model is not None
+        return rows if self._model.missing == "impute" else _expected(self._model, rows)
 
 
 class SubspaceAnomaly(AnomalyDetector):
@@ -140,8 +138,8 @@ class SubspaceAnomaly(AnomalyDetector):
     The score is the larger of Hotelling's T² and the squared prediction error (SPE), each in units of its limit at the level `alpha`:
     ordinary samples rarely exceed 1. It is 0 before there are enough samples to tell, twenty at least.
 
-    The features are those of the first sample, in any order. A feature that is missing later counts as its mean so far, so that it says
-    nothing; one that turns up later is not used.
+    The features are those of the first sample, in any order. One that is absent later, or None or NaN, counts as what the model expects
+    given the others, so that it says nothing; one that turns up later is not used.
 
     Parameters
     ----------
@@ -187,27 +185,32 @@ class SubspaceAnomaly(AnomalyDetector):
             model = _pca.OnlinePCA(min(self.n_components, len(x)), half_life=self.half_life)
             monitor = Monitor(model, alpha=self.alpha, learn_outliers=self.learn_outliers, detector=None)
             features = sorted(x, key=str)
-            monitor.update_one(_row(x, features, lambda: np.zeros(len(features))))
+            monitor.update_one(_row(x, features))
             self._monitor, self._features = monitor, features
         else:
-            self._monitor.update_one(_row(x, self._features, self._mean))
+            self._monitor.update_one(self._row(x))
 
     def score_one(self, x: dict[Any, float]) -> float:
         """The larger of both scores, each in units of its limit; 0 before anything is known."""
         if self._monitor is None:
             return 0.0
-        found = self._monitor.score(_row(x, self._features, self._mean)[np.newaxis])
+        found = self._monitor.score(self._row(x)[np.newaxis])
         shares = (found.t2[0] / found.t2_limit[0], found.spe[0] / found.spe_limit[0])
         return max((float(share) for share in shares if np.isfinite(share)), default=0.0)
 
-    def _mean(self) -> Array:
+    def _row(self, x: dict[Any, float]) -> Array:
         assert self._monitor is not None
-        return self._monitor.model.mean_
+        return np.asarray(_expected(self._monitor.model, _row(x, self._features)[np.newaxis])[0])
 
 
-def _row(x: dict[Any, float], features: list[Any], mean: Callable[[], Array]) -> Array:
-    """A sample as a row, (D,); a feature that is missing has its mean."""
-    if any(feature not in x for feature in features):
-        known = mean()
-        return np.array([x.get(feature, known[i]) for i, feature in enumerate(features)], dtype=np.float64)
-    return np.array([x[feature] for feature in features], dtype=np.float64)
+def _row(x: dict[Any, Any], features: list[Any]) -> Array:
+    """A sample as a row, (D,); NaN where a feature is absent or None."""
+    values = [x.get(feature) for feature in features]
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _expected(model: _pca.OnlinePCA, rows: Array) -> Array:
+    """Rows, (n, D), with what the model expects where values are missing, for those who take no missing values."""
+    if not np.isnan(rows).any() or not model.__sklearn_is_fitted__():
+        return rows
+    return np.asarray(model.impute(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,10 +16,12 @@ from online_psp.io.states import flatten, unflatten
 from online_psp.monitoring.charts import CHARTS
 from online_psp.monitoring.detectors import Cusum, CusumParameters, CusumState
 from online_psp.monitoring.diagnosis import KINDS
-from online_psp.monitoring.limits import SpeMoments
+from online_psp.monitoring.judge import JudgeState
+from online_psp.monitoring.limits import LARGEST
+from online_psp.monitoring.memory import Memory
 from online_psp.monitoring.monitor import Monitor, OnDrift
+from online_psp.monitoring.places import PlacesState
 from online_psp.monitoring.results import Alarm
-from online_psp.monitoring.scores import Snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.files import pca_from_state, pca_state
 
@@ -33,13 +35,11 @@ class MonitorState(NamedTuple):
 
     n_rows: int
     n_left_out: int
-    since_start: int
-    last_place: int
-    next_place: int
     overlap: float | None
-    moments: SpeMoments
-    pending: Annotated[Floats, "pending"]
-    seen: Snapshot | None
+    last_time: float | None
+    """Of the last row, where ages are times."""
+    places: PlacesState
+    judge: JudgeState
 
 
 class _Parameters(NamedTuple):
@@ -125,24 +125,34 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
     begun = model.__sklearn_is_fitted__()
     sizes = {"D": model.n_features_in_} if begun else {}
     state = unflatten(MonitorState, fields.under("learned"), sizes, np.float64)
-    _check(state, begun)
+    _check(state, monitor._memory, begun)
     fast = None if fields.values.get("fast") is None else pca_from_state(fields.under("fast"), OnlinePCA)
-    if fast is not None and (not begun or fast.n_features_in_ != model.n_features_in_):
+    if fast is not None and not (begun and fast.__sklearn_is_fitted__()):
+        raise ModelFileError("one of its two models has learned nothing")
+    if fast is not None and fast.n_features_in_ != model.n_features_in_:
         raise ModelFileError("its two models do not have the same features")
     monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
-    monitor._recent.restore(_recent(fields, model.n_features_in_, given.recent) if begun else None)
+    rows = _recent(fields, model.n_features_in_, given.recent) if begun else None
+    monitor._recent.restore(rows, _recent_times(fields, monitor._memory, 0 if rows is None else len(rows)))
     return monitor
 
 
-def _check(state: MonitorState, begun: bool) -> None:
-    seen, moments = state.seen, state.moments
-    if not state.last_place <= state.n_rows < state.next_place or state.n_left_out > state.n_rows:
+def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
+    places, judge = state.places, state.judge
+    seen, moments = judge.seen, judge.moments
+    if not places.last <= state.n_rows < places.next or state.n_left_out > state.n_rows:
         raise ModelFileError("its counts of rows contradict each other")
-    if min(moments.weight, moments.squares, moments.unit, moments.scatter, moments.level) < 0 or (state.pending < 0).any():
+    if min(moments.weight, moments.squares, moments.unit, moments.scatter, moments.level) < 0 or (judge.pending < 0).any():
         raise ModelFileError("it has negative weights or squares")
+    if moments.level > LARGEST or max(moments.weight, moments.squares, moments.scatter) > 1e80 * LARGEST**2:
+        raise ModelFileError("its moments are larger than any")
+    if ((judge.fading <= 0) | (judge.fading > 1)).any():
+        raise ModelFileError("its scores fade what comes before them by more than all, or by less than nothing")
+    if not memory.in_time and {state.last_time, places.last_time, places.start_time, judge.last_time} != {None}:
+        raise ModelFileError("its rows have times, and it does not forget by time")
     if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
         raise ModelFileError("what it scores rows by has variances that are not positive")
-    if seen is not None and min(seen.noise, seen.total) < 0:
+    if seen is not None and (min(seen.noise, seen.total) < 0 or (seen.scale is not None and (seen.scale <= 0).any())):
         raise ModelFileError("what it scores rows by has negative variances")
 
 
@@ -155,8 +165,20 @@ def _alarm(entry: Any) -> Alarm:
     return alarm
 
 
+def _recent_times(fields: Fields, memory: Memory, n: int) -> Floats | None:
+    if not memory.in_time or not n:
+        if "recent.times" in fields.arrays:
+            raise ModelFileError("its recent rows have times, and it does not forget by time")
+        return None
+    times = fields.array("recent.times", (n,))
+    if (np.diff(times) < 0).any():
+        raise ModelFileError("the times of its recent rows go back")
+    return times
+
+
 def _recent(fields: Fields, D: int, most: int) -> AnyRows | None:
     arrays = {name.removeprefix("recent."): array for name, array in fields.arrays.items() if name.startswith("recent.")}
+    arrays.pop("times", None)
     part = Fields(arrays, {})
     if not arrays:
         return None

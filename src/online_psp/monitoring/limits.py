@@ -18,10 +18,9 @@ from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
 """Values that the moments of the SPE need before they are a limit."""
-_LARGEST = 1e100  # units: what a value counts at most
+LARGEST = 1e100
+"""What a value counts at most, in units of the moments."""
 _ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
-
-
 _SETTLED = 30  # values from which on the spread is known well enough to tell gross ones
 _GROSS = 8.0  # deviations above the mean beyond which a value counts as much as one there
 
@@ -43,8 +42,8 @@ class SpeMoments(NamedTuple):
     scatter: float = 0.0
     """Weighted sum of squared differences from the mean, in squares of this unit."""
 
-    def take(self, values: Floats, decay: float = 1.0) -> SpeMoments:
-        """The moments after some more values, the newest last; each of them fades what came before by `decay`."""
+    def take(self, values: Floats, decay: float | Floats = 1.0) -> SpeMoments:
+        """The moments after some more values, the newest last; each of them fades what came before by `decay`, one for all or (n,)."""
         n = len(values)
         if not n:
             return self
@@ -52,11 +51,14 @@ class SpeMoments(NamedTuple):
         if not unit and values.any():
             unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
         with np.errstate(over="ignore"):
-            values = np.minimum(values / (unit or 1.0), _LARGEST)
-        if self.seen >= _SETTLED:  # one gross row must not make the spread, and with it the limit, meaningless
+            values = np.minimum(values / (unit or 1.0), LARGEST)
+        if (
+            self.seen >= _SETTLED and self.samples >= _SETTLED / 2
+        ):  # one gross row must not make the spread, and with it the limit, meaningless
             values = np.minimum(values, self.level + _GROSS * math.sqrt(self._variance()))
-        weights = decay ** np.arange(n - 1.0, -1.0, -1.0)
-        left, added = decay**n, float(weights.sum())
+        after = np.cumprod(np.broadcast_to(decay, n)[::-1])[::-1]  # what is left of everything before each of them
+        weights, left = np.append(after[1:], 1.0), float(after[0])
+        added = float(weights.sum())
         level = float(weights @ values) / added
         total, apart = left * self.weight + added, level - self.level
         return SpeMoments(
@@ -67,6 +69,11 @@ class SpeMoments(NamedTuple):
             self.level + apart * added / total,
             left * self.scatter + float(weights @ (values - level) ** 2) + apart * apart * left * self.weight * added / total,
         )
+
+    @property
+    def samples(self) -> float:
+        """How many values of equal weight would say as much: Kish's number."""
+        return self.weight * self.weight / self.squares if self.squares > 0 else 0.0
 
     @property
     def mean(self) -> float:
@@ -80,13 +87,14 @@ class SpeMoments(NamedTuple):
     @property
     def variance(self) -> float:
         """Without bias, as in pandas' ``ewm``; NaN of fewer than two values."""
-        return self.deviation**2
+        return self.deviation * self.deviation
 
     @property
     def degrees(self) -> float:
         """The h of g χ²_h: along how many directions of equal variance the SPE would vary as much; NaN where it does not vary."""
         variance = self._variance()
-        return 2.0 * self.level**2 / variance if variance > 0 else math.nan
+        found = 2.0 * self.level**2 / variance if variance > 0 else math.nan
+        return found if found > 0 else math.nan
 
     def _variance(self) -> float:
         """In squares of the unit."""
@@ -153,7 +161,8 @@ def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
 
 def spe_limit_of(seen: Snapshot, moments: SpeMoments, alpha: float) -> float:
     """`spe_limit`, kept above what is rounding beside the variance of the data."""
-    return max(spe_limit(moments, alpha), _ROUNDING * seen.total) if moments.seen >= LEAST_VALUES else math.nan
+    known = moments.seen >= LEAST_VALUES and moments.samples >= LEAST_VALUES / 2
+    return max(spe_limit(moments, alpha), _ROUNDING * seen.total) if known else math.nan
 
 
 def isotropic_spe_limit(seen: Snapshot, alpha: float) -> float:

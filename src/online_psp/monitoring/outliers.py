@@ -121,6 +121,8 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
     # Inside
 
     def _begun(self) -> Monitor:
+        if isinstance(self.half_life, str):
+            raise ValueError(f"half_life must be a number of rows, or None, because rows have no times here; got {self.half_life!r}.")
         model = OnlinePCA(self.n_components, half_life=self.half_life)
         return Monitor(model, alpha=_each(check_alpha(self.alpha)), learn_outliers=self.learn_outliers, detector=None)
 

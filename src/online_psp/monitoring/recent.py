@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, vstack
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.monitoring.scores import Snapshot
+from online_psp.monitoring.scores import Snapshot, centred, in_units
 
 
 class Recent:
@@ -25,12 +25,15 @@ class Recent:
     def __init__(self, size: int) -> None:
         self.size = size
         self._parts: list[AnyRows] = []
+        self._times: Floats | None = None  # of all of them, where they have times
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def add(self, rows: AnyRows) -> None:
-        """Keep copies of rows, and let the oldest go."""
+    def add(self, rows: AnyRows, times: Floats | None = None) -> None:
+        """Keep copies of rows and their times, (n,), and let the oldest go."""
+        if times is not None:
+            self._times = np.concatenate([np.zeros(0) if self._times is None else self._times, times])[-self.size :]
         rows = rows[max(0, len(rows) - self.size) :]
         if not len(rows):
             return
@@ -53,8 +56,9 @@ class Recent:
         rows = self._joined()
         return rows[max(0, len(rows) - n) :]
 
-    def clear(self) -> None:
-        self._parts = []
+    def times(self, n: int) -> Floats | None:
+        """Times of the newest n rows; None where rows have none."""
+        return None if self._times is None else self._times[max(0, len(self._times) - n) :]
 
     def _joined(self) -> AnyRows:
         parts = self._parts
@@ -73,15 +77,16 @@ class Recent:
         """What is kept, as arrays for a model file."""
         if not self._parts:
             return {}
-        rows = self._joined()
+        rows, times = self._joined(), {} if self._times is None else {"times": self._times}
         if isinstance(rows, SparseRows):
             matrix = rows.matrix()
-            return {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
+            return times | {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
         dense = to_host(rows.X)
-        return {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
+        return times | {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
 
-    def restore(self, rows: AnyRows | None) -> None:
-        self._parts = [] if rows is None else [rows]
+    def restore(self, rows: AnyRows | None, times: Floats | None) -> None:
+        """Keep these rows, and nothing else."""
+        self._parts, self._times = [] if rows is None else [rows], times
 
 
 def native(rows: AnyRows) -> Any:
@@ -92,11 +97,11 @@ def native(rows: AnyRows) -> Any:
 def gram(rows: AnyRows, seen: Snapshot) -> tuple[Floats, Floats]:
     """``(X − μ)(X − μ)ᵀ`` (n, n) and the coordinates ``(X − μ)Cᵀ`` (n, K), in NumPy; sparse rows are not made dense."""
     if isinstance(rows, SparseRows):
-        matrix = rows.matrix().astype(np.float64)
-        along = matrix @ seen.mean
-        products = (matrix @ matrix.T).toarray() - along[:, np.newaxis] - along + seen.mean @ seen.mean
-        return np.asarray(products), np.asarray(matrix @ seen.components.T - seen.components @ seen.mean)
-    apart = rows.dense(np.dtype(np.float64)) - seen.mean
+        matrix, mean = in_units(seen, rows)
+        along = matrix @ mean
+        products = (matrix @ matrix.T).toarray() - along[:, np.newaxis] - along + mean @ mean
+        return np.asarray(products), np.asarray(matrix @ seen.components.T - seen.components @ mean)
+    apart = centred(seen, rows.dense(np.dtype(np.float64)))
     return apart @ apart.T, apart @ seen.components.T
 
 

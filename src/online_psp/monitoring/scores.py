@@ -2,7 +2,7 @@
 
 With μ the mean, C (K, D) the components and λ (K,) their variances, a row x has ``y = C (x − μ)``, ``T² = Σ y_k²/λ_k`` and
 ``SPE = ‖x − μ − Cᵀy‖²``. Both cost O(DK) a row. A component along which the model has seen no variance is no part of the subspace here:
-what a row has along it counts in the SPE.
+what a row has along it counts in the SPE. Of a model that standardises, x − μ is divided by the deviations of the features first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, diags_array
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.libraries import Library
@@ -35,6 +36,8 @@ class Snapshot(NamedTuple):
     total: float
     """Sum of the variances of the features."""
     centred: bool
+    scale: Annotated[Floats, "D"] | None = None
+    """What features are divided by, where the model standardises: everything but the mean is then in these units."""
 
 
 class Contributions(NamedTuple):
@@ -49,18 +52,11 @@ class Contributions(NamedTuple):
 def snapshot(model: OnlinePCA) -> Snapshot:
     """A fitted model as it stands between two calls, whatever other threads teach it meanwhile."""
     check_is_fitted(model)
-    check_units(model)
     while True:
         before = model.n_samples_seen_, model.effective_samples_
         found = _read(model)
         if (model.n_samples_seen_, model.effective_samples_) == before:
             return found
-
-
-def check_units(model: OnlinePCA) -> None:
-    """Refuse a model whose components are not in the units of the rows."""
-    if getattr(model, "standardize", False):
-        raise ValueError("Rows cannot be scored by a model with standardize=True; standardise them first, with StandardScaler.")
 
 
 def _read(model: OnlinePCA) -> Snapshot:
@@ -72,25 +68,12 @@ def _read(model: OnlinePCA) -> Snapshot:
         variances, components = values[::-1], turn[:, ::-1].T @ components
     centred = bool(model.center)
     mean = np.asarray(model.mean_, dtype=np.float64) if centred else np.zeros(components.shape[1])
-    total = float(np.sum(model.var_))
+    scale = model.scale_
+    total = float(np.sum(model.var_ if scale is None else model.var_ / scale**2))
     eps = float(np.finfo(model.components_.dtype).eps)
     known = variances > components.shape[1] * eps * max(float(variances.max(initial=0.0)), np.finfo(np.float64).tiny)
-    return Snapshot(
-        np.ascontiguousarray(components[known]), variances[known], mean, kish_samples(model), model.noise_variance_, total, centred
-    )
-
-
-def kish_samples(model: OnlinePCA) -> float:
-    """How many rows of equal weight would have taught a model as much, (Σw)²/Σw²."""
-    half_life: Any = model.half_life
-    weight = model.effective_samples_
-    if half_life is None:
-        return float(weight)
-    if isinstance(half_life, int | float):
-        decay = 2.0 ** (-1.0 / half_life)
-        left = decay**model.n_samples_seen_
-        return float((1.0 - left) / (1.0 + left) * (1.0 + decay) / (1.0 - decay))
-    return max(2.0 * weight - 1.0, 1.0)  # where ages are times: as if rows came evenly
+    axes = np.ascontiguousarray(components[known])
+    return Snapshot(axes, variances[known], mean, model.kish_samples_, model.noise_variance_, total, centred, scale)
 
 
 class Scores(NamedTuple):
@@ -162,12 +145,15 @@ def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
     one = getattr(x, "ndim", None) == 1 if hasattr(x, "ndim") else np.ndim(x) == 1
     values: Any = x
     rows = checked_rows(model, values.reshape(1, -1) if one and hasattr(values, "reshape") else [values] if one else values)
-    seen = snapshot(model)
-    apart = rows.dense(np.dtype(np.float64)) - seen.mean
+    found = contributions_by(snapshot(model), rows)
+    return Contributions(found.t2[0], found.spe[0]) if one else found
+
+
+def contributions_by(seen: Snapshot, rows: AnyRows) -> Contributions:
+    """`contributions` of checked rows (n, D), by a snapshot."""
+    apart = centred(seen, rows.dense(np.dtype(np.float64)))
     y = apart @ seen.components.T
-    inside = (y / seen.variances) @ seen.components * apart
-    outside = (apart - y @ seen.components) ** 2
-    return Contributions(inside[0], outside[0]) if one else Contributions(inside, outside)
+    return Contributions((y / seen.variances) @ seen.components * apart, (apart - y @ seen.components) ** 2)
 
 
 def score(seen: Snapshot, rows: AnyRows) -> Scores:
@@ -192,26 +178,42 @@ def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
     return np.log(np.maximum(scores.spe * n / (n + K + 1.0), smallest)), np.log(np.maximum(scores.t2, 1e-12))
 
 
+def centred(seen: Snapshot, X: Array) -> Floats:
+    """``x − μ`` of rows (n, D), in the units of the model; float64, since the mean is."""
+    apart = X - seen.mean
+    if seen.scale is not None:
+        apart /= seen.scale
+    return np.asarray(apart)
+
+
+def in_units(seen: Snapshot, rows: SparseRows) -> tuple[Any, Floats]:
+    """Sparse rows, which are not centred, and the mean (D,), in the units of the model."""
+    matrix = rows.matrix().astype(np.float64)
+    if seen.scale is None:
+        return matrix, seen.mean
+    return csr_array(matrix @ diags_array(1.0 / seen.scale)), seen.mean / seen.scale
+
+
 def score_dense(seen: Snapshot, X: Array) -> Scores:
     """T² and SPE of rows of a NumPy array."""
-    apart = X - seen.mean  # float64, since the mean is
+    apart = centred(seen, X)
     y = apart @ seen.components.T
     apart -= y @ seen.components
-    return Scores(_in_units(y, seen), np.einsum("ij,ij->i", apart, apart))
+    return Scores(_squares(y, seen), np.einsum("ij,ij->i", apart, apart))
 
 
-def _in_units(y: Floats, seen: Snapshot) -> Floats:
+def _squares(y: Floats, seen: Snapshot) -> Floats:
     """T² of coordinates."""
     y = y / np.sqrt(seen.variances)
     return np.asarray(np.einsum("ij,ij->i", y, y))
 
 
 def _score_sparse(seen: Snapshot, rows: SparseRows) -> Scores:
-    matrix = rows.matrix().astype(np.float64)
-    y = matrix @ seen.components.T - seen.components @ seen.mean
-    squares = rows.squares() - 2.0 * (matrix @ seen.mean) + seen.mean @ seen.mean
+    matrix, mean = in_units(seen, rows)
+    y = matrix @ seen.components.T - seen.components @ mean
+    squares = SparseRows(matrix).squares() - 2.0 * (matrix @ mean) + mean @ mean
     along = np.einsum("ij,ij->i", y, y)
-    return Scores(_in_units(y, seen), np.maximum(squares - along, 0.0))
+    return Scores(_squares(y, seen), np.maximum(squares - along, 0.0))
 
 
 def _score_array(seen: Snapshot, rows: ArrayRows) -> Scores:
@@ -219,6 +221,8 @@ def _score_array(seen: Snapshot, rows: ArrayRows) -> Scores:
     of, total = library.of, library.xp.sum
     components = of(seen.components)
     apart = rows.X - of(seen.mean)
+    if seen.scale is not None:
+        apart = apart / of(seen.scale)
     y = apart @ components.T
     rest = apart - y @ components
     scaled = y / of(np.sqrt(seen.variances))

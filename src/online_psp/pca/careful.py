@@ -209,7 +209,7 @@ class Careful:
         if self.scale is not None:
             apart /= self.scale
         familiar = observed & (self.moments.known > 0)  # a feature seen for the first time has no mean yet
-        found = ReadOut(*principal(core, len(core.B)))
+        found = ReadOut(*principal(core, len(core.M)))
         model = self._fillers(found, observed)
         forgotten = 1.0 + self.moments.missing_share
         shares = self.moments.take_partial(rows, weights, decays, self.settings.center)
@@ -217,7 +217,9 @@ class Careful:
             rows /= self.scale
         left, keep = weights_left(1.0 - (1.0 - shares) ** forgotten)
         kept = Model(found.components, np.diag(keep * found.variances), core.drift)
-        if not observed.all():
+        if not len(core.M):  # nothing has varied so far
+            rows = np.where(observed & familiar, rows, 0.0)
+        elif not observed.all():
             part = _observed_share(observed, left)
             rows, added = _filled(model, apart, rows, observed & familiar, left, part)
             k = len(model.directions)
@@ -277,7 +279,7 @@ class Careful:
         n, core = self._n, self.core
         held = (self._rows[:n].copy(), self._weights[:n].copy(), self._decays[:n].copy())
         pairs = core.state() if isinstance(core, Pairs) else None
-        ritz = RitzState(core.B.copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
+        ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
         return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz)
 
     def restore(self, state: CarefulState) -> None:

@@ -20,6 +20,8 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.stream import largest_for, unit_for
 
 _LEAST, _MOST = 1e-150, 1e150  # values whose squares floating point can hold
+MOST_WEIGHT = 1e100
+"""Largest weight of a row: squares of sums of such weights are in range, however many rows come."""
 
 
 def foreign_namespace(X: Any) -> Any:
@@ -157,6 +159,9 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     if foreign_namespace(sample_weight) is not None:  # weights are few, and live on the host
         sample_weight = to_host(sample_weight)
     weights: Floats = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
+    if n and weights.max() > MOST_WEIGHT:
+        at = int(np.argmax(weights > MOST_WEIGHT))
+        raise ValueError(f"The sample_weight of row {at} is {weights[at]:.3g}, and squares of weights would overflow; rescale the weights.")
     return weights
 
 

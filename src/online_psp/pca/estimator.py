@@ -91,7 +91,9 @@ class OnlinePCA(Usable):
         Orthonormal rows, largest variance first; the entry of largest size in each is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
     mean_, var_ : (D,)
-        Mean and variance of each feature, exact.
+        Mean and variance of each feature, exact; of what is observed of it, where values are missing.
+    scale_ : (D,)
+        What features are divided by with `standardize`, 1 for constant ones; None without.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import os
 from typing import Any
@@ -16,6 +17,7 @@ from online_psp.io import mat_file, model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
 from online_psp.pca.careful import Careful, CarefulState
+from online_psp.pca.checks import MOST_WEIGHT
 from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
 from online_psp.pca.forgetting import check_half_life
@@ -42,7 +44,8 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
     try:
         if found.kind != "OnlinePCA":
             what = f"the {found.state.get('algorithm')} algorithm by itself" if found.kind == "algorithm" else f"a {found.kind}"
-            raise ModelFileError(f"it holds {what}, not an OnlinePCA")
+            way = ": read it with Monitor.load, which has the OnlinePCA as its model" if found.kind == "Monitor" else ""
+            raise ModelFileError(f"it holds {what}, not an OnlinePCA{way}")
         fields = Fields(found.arrays, found.state)
         model = pca_from_state(fields, cls)
         fields.nothing_left()
@@ -140,6 +143,8 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
     if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
         raise ModelFileError("it has negative weights or variances")
+    if not max(moments.weight, math.sqrt(moments.squares)) < 1e30 * MOST_WEIGHT:
+        raise ModelFileError("its weights are larger than any")
     started = inner is not None or (state.careful is not None and state.careful.ritz is not None)
     scaled = started and stream.settings.standardize
     if (state.scale is not None) != scaled or (state.scale is not None and (state.scale <= 0).any()):

@@ -31,7 +31,7 @@ def check_half_life(value: Any) -> HalfLife | None:
         seconds = np.timedelta64(value) / np.timedelta64(1, "s")
         found = HalfLife(float(seconds), True)
     elif isinstance(value, str):
-        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", value)
+        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([a-zA-Z]+)\s*", value)
         if not parts or parts[2].lower() not in _SECONDS:
             raise ValueError(f"{said}; got {value!r} (units are {', '.join(_SECONDS)}).")
         found = HalfLife(float(parts[1]) * _SECONDS[parts[2].lower()], True)

@@ -59,6 +59,10 @@ class Learned(BaseEstimator):
         return np.asarray(view.feature_variances * np.where(known > 1.0, known / np.maximum(known - 1.0, 1e-12), 1.0))
 
     @property
+    def scale_(self) -> Floats | None:
+        return self._view().deviations
+
+    @property
     def noise_variance_(self) -> float:
         return self._noise(self._view())
 
@@ -161,5 +165,5 @@ class Learned(BaseEstimator):
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, kept from zero."""
         scale = self._scales(self._view())
-        smallest = np.finfo(dtype).eps * max(float(scale[0]), float(np.finfo(np.float64).tiny))
+        smallest = np.finfo(dtype).eps * max(float(scale.max(initial=0.0)), float(np.finfo(np.float64).tiny))
         return np.asarray(np.maximum(scale, smallest).astype(dtype))

@@ -1,0 +1,130 @@
+"""Checkpoints: the model and the position of a run in one file, and model files of every kind read back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from online_psp.io.alarms import Written
+from online_psp.io.model_file import Fields, ModelFileError, kind_of
+from online_psp.io.runs._run import NAMED, REMEMBERED, Run, give_names, take_names
+from online_psp.monitoring import Monitor
+from online_psp.monitoring import files as monitor_state
+from online_psp.pca import OnlinePCA
+from online_psp.pca import files as pca_state
+
+
+class Stored(NamedTuple):
+    """What a model file holds."""
+
+    model: OnlinePCA
+    header: dict[str, Any]
+    """What else the file says: of a run, or of what was merged."""
+    monitor: Monitor | None = None
+    """That of the model, where it was fitted with one."""
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[OnlinePCA, dict[str, Any]]:
+    """A model from a file, that of a monitor included, and what else the file says: of a run, or of what was merged."""
+    return read_stored(path)[:2]
+
+
+def read_stored(path: str | os.PathLike[str]) -> Stored:
+    """Everything that a model file holds."""
+    monitor = None
+    if not os.fspath(path).endswith(".mat") and kind_of(path) == "Monitor":
+        monitor, header = monitor_state.load_run(path, Monitor)
+        model = monitor.model
+    else:
+        model, header = pca_state.load(path)
+    if not hasattr(model, "feature_names_in_"):
+        source = header.get("source")
+        names = source.get("feature_names") if isinstance(source, dict) else None
+        width = getattr(model, "n_features_in_", None)
+        if isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names):
+            give_names(model, names)
+    return Stored(model, header, monitor)
+
+
+def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    """Write a model and what is to be said with it, as one file."""
+    pca_state.save(model, path, header)
+
+
+def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
+    """Write the model and the position, as one file; the table of alarms is complete up to there before."""
+    if run.alarms is not None:
+        run.written = run.alarms.settle()
+    give_names(run.model, run.source.get("feature_names"))
+    try:
+        if run.monitor is None:
+            write_model(run.model, path, run.header())
+        else:
+            del run.monitor.alarms[:-REMEMBERED]  # a header has only so much room
+            monitor_state.save(run.monitor, path, run.header())
+    finally:
+        take_names(run.model)
+
+
+def reopen(path: str | os.PathLike[str]) -> Run:
+    """The run that a checkpoint holds."""
+    found = read_stored(path)
+    try:
+        run = from_header(found.model, found.header)
+        run.monitor = found.monitor
+        return run
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
+
+
+def reopen_any(path: str | os.PathLike[str]) -> Run:
+    """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
+    model, header, monitor = read_stored(path)
+    if "source" in header:
+        return reopen(path)
+    if not hasattr(model, "n_features_in_"):
+        raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
+    source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
+    return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True, monitor=monitor)
+
+
+def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
+    """The run that belongs to a model, from what its file says."""
+    if "source" not in header:
+        raise ModelFileError("it is a model without the position in a source")
+    fields = Fields({}, header)
+    source = Fields({}, fields.value("source", dict))
+    source.value("name", str)
+    features = source.count("features", 1)
+    source.texts("feature_names", features)
+    if source.optional("total", int) is not None:
+        source.count("total")
+    shape = source.optional("image_shape", list)
+    if shape is not None and not all(type(length) is int and length > 0 for length in shape):
+        raise ModelFileError("its picture shape is impossible")
+    rows = fields.value("skipped_rows", list)
+    if not all(type(row) is int for row in rows) or len(rows) > NAMED:
+        raise ModelFileError("its bad rows are not numbers")
+    before = fields.value("before", list)
+    if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in before):
+        raise ModelFileError("its earlier sources have no names")
+    if hasattr(model, "n_features_in_") and model.n_features_in_ != features:
+        raise ModelFileError(f"its model has {model.n_features_in_} features, and its source {features}")
+    take_names(model)
+    return Run(
+        model,
+        dict(source.values),
+        fields.count("block", 1),
+        fields.count("epochs", 1),
+        fields.count("shuffle_buffer"),
+        fields.count("seed"),
+        fields.count("epoch"),
+        fields.count("row"),
+        fields.count("skipped"),
+        rows,
+        fields.value("finished", bool),
+        fields.value("identity", dict),
+        fields.value("reading", dict),
+        before,
+        Written.of(fields),
+    )

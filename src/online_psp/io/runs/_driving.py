@@ -1,0 +1,186 @@
+"""The one fit loop, behind ``psp fit`` and `fit_stream`: steps, checkpoints when they are due, signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
+
+from online_psp.io.files import claimed
+from online_psp.io.pacing import Stop, Timer, unbroken
+from online_psp.io.runs._checkpoints import checkpoint, reopen, reopen_any
+from online_psp.io.runs._run import (
+    DifferentSourceError,
+    Run,
+    RunOptions,
+    check_features,
+    check_same,
+    describe,
+    give_names,
+    start,
+    updating,
+)
+from online_psp.io.runs._steps import steps
+from online_psp.io.sources import Source, SourceError, different, open_source
+from online_psp.pca import OnlinePCA
+
+_LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was asked to stop by a signal, and did; a KeyboardInterrupt for those who do not know better."""
+
+
+class Saving:
+    """Where and when a run is saved.
+
+    Parameters
+    ----------
+    path : path
+        The model file; whoever makes this holds it (`files.claimed`).
+    every : str or int
+        See `Timer`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: str | int = "60s") -> None:
+        self.path, self.timer = path, Timer(every)
+        self.last: float | None = None
+        """When this run last wrote a checkpoint, by the monotonic clock; None before it has."""
+
+    def save(self, run: Run) -> None:
+        """Write a checkpoint, whatever signals come."""
+        with unbroken():
+            checkpoint(run, self.path)
+        self.last = time.monotonic()
+        self.timer.reset()
+
+
+def drive(
+    run: Run,
+    source: Source,
+    saving: Saving,
+    *,
+    on_bad_row: str = "stop",
+    at_end: bool = False,
+    signals: Sequence[int] = (signal.SIGINT,),
+    report: Callable[[Run], None] | None = None,
+) -> None:
+    """Take a run to its end, with checkpoints on the way: the one loop behind ``psp fit`` and `fit_stream`.
+
+    Whatever ends it early, what was learned is saved first.
+
+    Raises
+    ------
+    Stopped
+        After one of `signals` came, within a second or at the end of the block in hand.
+    """
+    if at_end:
+        check_features(run, source)
+    elif run.row or run.epoch:
+        check_same(run, source)
+    run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
+    timer, looked = saving.timer, time.monotonic()
+    with Stop(signals) as stop:
+
+        def deadline() -> bool:
+            return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
+
+        try:
+            before = run.passed
+            for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
+                timer.passed(run.passed - before)
+                before, looked = run.passed, time.monotonic()
+                if run.alarms is not None:
+                    run.alarms.write()
+                if run.learned and (timer.due() or (run.alarms is not None and run.written is None)):  # no table without a checkpoint
+                    _know(run, source, at_end)
+                    saving.save(run)
+                if report is not None:
+                    report(run)
+                if stop.asked is not None and not run.finished:
+                    raise Stopped
+        except DifferentSourceError:
+            raise
+        except BaseException as error:
+            if isinstance(error, SourceError):
+                _check_unchanged(run, source, at_end)
+            if run.learned and timer.rows and not run.finished:
+                _know(run, source, at_end)
+                with contextlib.suppress(OSError):  # a disk that is full is said by the error that came first
+                    saving.save(run)
+            raise
+        _check_unchanged(run, source, at_end)
+        run.identity = run.identity if at_end else source.identity()
+        saving.save(run)
+
+
+def _know(run: Run, source: Source, at_end: bool) -> None:
+    """A pipe is known by what has passed; a file by what it was when the run began."""
+    if source.once and not at_end:
+        run.identity = source.identity()
+
+
+def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
+    """What is wrong with a file may be that another was written in its place."""
+    changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
+    if changed is not None:
+        raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
+
+
+def fit_stream(
+    source: Any,
+    path: str | os.PathLike[str],
+    model: OnlinePCA | None = None,
+    *,
+    resume: bool = False,
+    update: bool = False,
+    at_end: bool = False,
+    on_bad_row: str = "stop",
+    checkpoint_every: str | int = "60s",
+    report: Callable[[Run], None] | None = None,
+    **options: Unpack[RunOptions],
+) -> OnlinePCA:
+    """Fit a model to a source, with checkpoints: what ``psp fit`` does.
+
+    Parameters
+    ----------
+    source : whatever `open_source` takes
+    path : path
+        The model file; checkpoints go there too. No other run may be writing it.
+    model : OnlinePCA
+        To start with; where a checkpoint is resumed or updated, the model is the one in it.
+    resume : bool
+        Continue from `path`, if it is there. Rows that were done with are skipped, also those of an iterable,
+    at_end : bool
+        unless it continues from there by itself.
+    update : bool
+        Learn the source on top of the model in `path`, whatever that came from.
+    on_bad_row, checkpoint_every
+        As the options of ``psp fit``.
+    report : callable, optional
+        Called with the run after each step.
+    **options
+        `block`, `epochs`, `shuffle_buffer`, `seed`: see `RunOptions`.
+
+    Raises
+    ------
+    DifferentSourceError
+        Where a resumed source is not the one that the checkpoint was made from.
+    """
+    saving = Saving(path, checkpoint_every)
+    with claimed(path):
+        rows = open_source(source)
+        if update:
+            run = updating(reopen_any(path), rows, options)
+        elif resume and os.path.exists(path):
+            run = reopen(path)
+        else:
+            run, at_end = start(rows, OnlinePCA() if model is None else model, **options), False
+        try:
+            drive(run, rows, saving, on_bad_row=on_bad_row, at_end=at_end, report=report)
+        finally:
+            give_names(run.model, run.source.get("feature_names"))
+    return run.model

@@ -1,0 +1,197 @@
+"""The state of a run: a model, its source, how far it has come; how a run begins, and whether a source is the one that it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.io.alarms import AlarmFile, Written
+from online_psp.io.names import order_of
+from online_psp.io.sources import Source, SourceError, different
+from online_psp.monitoring import Monitor, Update
+from online_psp.pca import OnlinePCA
+
+NAMED = 20
+"""Bad rows that a run remembers by number."""
+REMEMBERED = 100
+"""Earlier sources, and alarms, that a checkpoint holds."""
+
+
+class DifferentSourceError(SourceError):
+    """A source that is not the one that a checkpoint was made from."""
+
+
+class Learned(NamedTuple):
+    """A block as it was learned, for whoever looks on."""
+
+    rows: Any
+    """(n, D): the good ones."""
+    numbers: NDArray[np.int64]
+    """(n,): of the rows in this epoch, from 1."""
+    ids: Any
+    """(n, number of ID columns), or None."""
+    found: Update | None
+    """What the monitor said of them, where there is one."""
+
+
+@dataclass
+class Run:
+    """A model, how it is fed, and how far it has come."""
+
+    model: OnlinePCA
+    source: dict[str, Any]
+    """Name, features, total, image shape, feature names: for `psp info`."""
+    block: int
+    epochs: int = 1
+    shuffle_buffer: int = 0
+    seed: int = 0
+    epoch: int = 0
+    row: int = 0
+    """Rows of this epoch that are done with, bad ones included."""
+    skipped: int = 0
+    skipped_rows: list[int] = field(default_factory=list)
+    """The numbers of the first of them."""
+    finished: bool = False
+    identity: dict[str, Any] = field(default_factory=dict)
+    """What the source is known by."""
+    reading: dict[str, Any] = field(default_factory=dict)
+    """Options of `open_source` that were given."""
+    before: list[dict[str, Any]] = field(default_factory=list)
+    """Names and rows of the sources that the model has learned earlier."""
+    written: Written | None = None
+    """How far the table of scores and alarms had come at the checkpoint, where there is one."""
+    passed: int = 0
+    """Rows that went by in this process, whatever the epoch; not stored."""
+    monitor: Monitor | None = None
+    """What scores rows before the model learns them; `model` is its model. The checkpoint is then a monitor's model file."""
+    alarms: AlarmFile | None = None
+    """Table that the scores go to."""
+    onlooker: Callable[[Learned], None] | None = None
+    """Called after each step, also while a pipe is silent; it must not raise, wait, or keep the rows."""
+
+    def header(self) -> dict[str, Any]:
+        """What is stored beside the model, as JSON."""
+        found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms", "onlooker")}
+        return {**found, "written": None if self.written is None else self.written._asdict()}
+
+    @property
+    def done(self) -> int:
+        """Rows done with, all epochs together, where the source's total is known; else those of this epoch."""
+        return self.epoch * (self.source.get("total") or 0) + self.row
+
+    @property
+    def learned(self) -> bool:
+        """Whether the model has seen any rows."""
+        return hasattr(self.model, "n_features_in_")
+
+
+class RunOptions(TypedDict, total=False):
+    """How a source is fed to a model: the options of ``psp fit``."""
+
+    block: int | None
+    """Rows read at a time."""
+    epochs: int
+    """Passes over the source."""
+    shuffle_buffer: int
+    """Shuffle rows within windows of this many."""
+    seed: int
+    """For shuffling."""
+
+
+# Beginning
+
+
+def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
+    """A run that has not begun."""
+    for name, value, least in (("block", block, 1), ("epochs", epochs, 1), ("shuffle_buffer", shuffle_buffer, 0), ("seed", seed, 0)):
+        if value is not None and value < least:
+            raise ValueError(f"{name} must be at least {least}; got {value}.")
+    if source.once and epochs > 1:
+        raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
+    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=source.identity())
+    names = take_names(model)
+    if names is not None:  # the model is the one who knows the order of its features
+        order_of(names, source.feature_names, source.name)
+        run.source["feature_names"] = names
+    if run.learned and source.features != model.n_features_in_:
+        raise SourceError(f"{source.name} has {source.features} features, and the model was trained on {model.n_features_in_}.")
+    return run
+
+
+def describe(source: Source) -> dict[str, Any]:
+    """What a checkpoint says of its source, for people."""
+    return {
+        "name": source.name.encode("utf-8", "replace").decode(),  # a name on disk need not be text
+        "features": source.features,
+        "total": source.total,
+        "image_shape": None if source.image_shape is None else list(source.image_shape),
+        "feature_names": source.feature_names,
+    }
+
+
+def take_names(model: OnlinePCA) -> list[str] | None:
+    """The names of a model's features, which it gives up while plain arrays are fed to it; `give_names` returns them."""
+    names = model.__dict__.pop("feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def give_names(model: OnlinePCA, names: Sequence[str] | None) -> None:
+    """Let a fitted model know its features by name."""
+    if names is not None and hasattr(model, "n_features_in_"):
+        model.feature_names_in_ = np.array(list(names), dtype=object)
+
+
+def updating(run: Run, source: Source, options: RunOptions) -> Run:
+    """A run that learns another source on top of the model of an earlier one.
+
+    A run over the same file that was stopped half-way is continued: its first rows would otherwise count twice.
+    """
+    if not run.finished and run.row and not source.once:
+        if difference(run, source) is None:
+            return run
+        if run.identity.get("grows", True):
+            raise SourceError(
+                f"The model has learned {run.source['name']} only up to row {run.row}: that run was stopped, and can be resumed; "
+                "to learn something else on top of it all the same, use force (--force)."
+            )
+    return anew(run, source, options)
+
+
+def anew(run: Run, source: Source, options: RunOptions) -> Run:
+    """A run over another source from its beginning, with the model of this one."""
+    give_names(run.model, run.source.get("feature_names"))
+    fresh = start(source, run.model, **options)
+    fresh.monitor = run.monitor
+    if run.learned and (run.row or run.epoch):
+        entry = {"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}
+        fresh.before = [*run.before, entry][-REMEMBERED:]
+    return fresh
+
+
+# Resuming
+
+
+def difference(run: Run, source: Source) -> str | None:
+    """One sentence that says how a source differs from the one of the run; None where it is the same."""
+    found = different(run.identity, source.identity(since=run.identity), run.row)
+    if found is None and source.features != run.source["features"]:
+        found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
+    return found
+
+
+def check_same(run: Run, source: Source) -> None:
+    """Raise a DifferentSourceError where a source is not the one of the run."""
+    found = difference(run, source)
+    if found is not None:
+        raise DifferentSourceError(found)
+
+
+def check_features(run: Run, source: Source) -> None:
+    """A pipe that continues where it was interrupted has the same columns; its header may come again or not."""
+    order_of(run.source.get("feature_names"), source.feature_names, source.name)
+    if source.features != run.source["features"]:
+        raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")

@@ -1,0 +1,129 @@
+"""The steps of a run: read a block, learn it, move the position behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.io.names import order_of, ordered
+from online_psp.io.pacing import unbroken
+from online_psp.io.runs._run import NAMED, DifferentSourceError, Learned, Run, check_same
+from online_psp.io.sources import Block, Source, SourceError
+from online_psp.monitoring import Update
+from online_psp.pca.forgetting import check_half_life
+
+
+def steps(
+    run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = False, deadline: Callable[[], bool] | None = None
+) -> Iterator[Run]:
+    """Continue to the end of the last epoch; gives the run after each step, and while a pipe is silent.
+
+    Signals are put off until a step is complete.
+
+    Parameters
+    ----------
+    on_bad_row : {"stop", "skip"}
+        "stop" raises a SourceError before anything of that step is learned (of a pipe, whose rows do not come again, what comes before the
+        bad row is learned); "skip" counts bad rows and leaves them out.
+    at_end : bool
+        The source begins where the position is, and not at row 0.
+    deadline : callable, optional
+        Asks a slow source to hand over what it has; see `Source.blocks`.
+    """
+    if on_bad_row not in ("stop", "skip"):
+        raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
+    order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
+    base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
+    unsure = source.once and run.row > 0 and not at_end
+    while run.epoch < run.epochs:
+        for block in _blocks(source, size, run.row - base, deadline):
+            if unsure and block.length:
+                check_same(run, source)  # a pipe is known by its first megabyte, which has passed now
+                unsure = False
+            if block.bad and on_bad_row == "stop":
+                first = block.bad[0]
+                if source.once and first.row - 1 > block.start:
+                    good = first.row - 1 - block.start
+                    _take(run, Block(block.start, good, block.rows[:good], []), base, order)
+                    yield run
+                raise SourceError(f"{source.where(first.row)}: it {first.problem}.")
+            _take(run, block, base, order)
+            yield run
+        if run.epoch + 1 == run.epochs:
+            break
+        run.epoch, run.row = run.epoch + 1, 0
+    if not run.learned:
+        raise SourceError(f"{source.name} has no rows that can be used.")
+    run.finished = True
+
+
+def _blocks(source: Source, size: int, position: int, deadline: Callable[[], bool] | None) -> Iterator[Block]:
+    """Blocks from the position on; what passes only once is read up to there, and must get there."""
+    if not (source.once and position):
+        yield from source.blocks(size, position, deadline=deadline)
+        return
+    end = 0
+    for block in source.blocks(size, 0, deadline=deadline):
+        end = block.start + block.length
+        if end <= position:
+            yield Block(position, 0, block.rows[:0], [])
+        elif block.start >= position:
+            yield block
+        else:
+            skip = position - block.start
+            good = skip - sum(bad.row <= position for bad in block.bad)
+            ids, times = (None if each is None else each[skip:] for each in (block.ids, block.times))
+            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position], ids, times)
+    if end < position:
+        raise DifferentSourceError(f"{source.name} ended after {end} rows, and the run had come to row {position}: these are other data.")
+
+
+def _take(run: Run, block: Block, base: int, order: Any) -> None:
+    """Learn a block, and move the position behind it."""
+    rows = ordered(block.rows, order)
+    with unbroken():
+        found = _learn(run, rows, _times(run, block)) if rows.shape[0] else None
+        if run.alarms is not None:
+            run.alarms.add(base + block.start, _kept(block), found)
+        run.row = base + block.start + block.length
+        run.passed += block.length
+        run.skipped += len(block.bad)
+        run.skipped_rows += [base + bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
+        run.finished = False
+    if run.onlooker is not None:
+        good = np.flatnonzero(_kept(block))
+        run.onlooker(Learned(rows, base + block.start + 1 + good, None if block.ids is None else block.ids[good], found))
+
+
+def _times(run: Run, block: Block) -> Any:
+    """Times of the good rows of a block, where the model forgets by time."""
+    half_life = check_half_life(run.model.half_life)
+    if half_life is None or not half_life.in_time:
+        return None
+    if block.times is None:
+        raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
+    if run.shuffle_buffer:
+        raise SourceError("Rows whose age is time cannot be shuffled; leave --shuffle-buffer out.")
+    return block.times[_kept(block)]
+
+
+def _kept(block: Block) -> NDArray[np.bool_]:
+    """Which rows of a block are good."""
+    good = np.ones(block.length, dtype=bool)
+    good[[bad.row - block.start - 1 for bad in block.bad]] = False
+    return good
+
+
+def _learn(run: Run, rows: Any, times: Any) -> Update | None:
+    """Learn rows; what the monitor says of them, where there is one."""
+    if run.monitor is not None:
+        return run.monitor.update(rows, times)
+    count = rows.shape[0]  # a sparse matrix has no length
+    if run.shuffle_buffer:
+        rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
+    for at in range(0, count, run.block):
+        run.model.partial_fit(rows[at : at + run.block], times=None if times is None else times[at : at + run.block])
+    return None

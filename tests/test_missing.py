@@ -1,0 +1,435 @@
+"""Missing values: what is learned from rows with holes, and how they are filled."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
+
+from online_psp import OnlinePCA
+from online_psp.cli.main import app
+from online_psp.datasets import load
+from online_psp.engine.types import Floats
+from online_psp.io.model_file import ModelFileError
+from online_psp.metrics import subspace_error
+from online_psp.pca.holes import Gaussian, expect, log_likelihoods
+from online_psp.pca.pairs import nearest_positive
+
+SIZES = {"few features": (30, 3), "between": (120, 3), "many features": (300, 4)}  # sums of pairs; filled, with and without a matrix before
+
+
+def rows_of(n: int, D: int, K: int, seed: int = 0, noise: float = 0.5) -> Floats:
+    rng = np.random.default_rng(seed)
+    U = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    return np.asarray(rng.standard_normal((n, K)) * np.linspace(6, 3, K) @ U.T + noise * rng.standard_normal((n, D)) + 3.0)
+
+
+def with_holes(X: Floats, share: float, seed: int = 1) -> Floats:
+    return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
+
+
+def pairwise_basis(H: Floats, K: int) -> Floats:
+    return np.asarray(np.linalg.eigh(pd.DataFrame(H).cov().fillna(0.0).to_numpy())[1][:, ::-1][:, :K])
+
+
+def mean_filled(H: Floats) -> Floats:
+    return np.where(np.isnan(H), np.nanmean(H, axis=0), H)
+
+
+def same(one: OnlinePCA, two: OnlinePCA) -> bool:
+    names = ("components_", "explained_variance_", "mean_", "var_", "noise_variance_", "effective_samples_")
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in names)
+
+
+# The model of what is missing, against a Gaussian written out
+
+
+def test_what_is_expected_is_the_conditional_mean_of_the_gaussian() -> None:
+    rng = np.random.default_rng(0)
+    D, k, noise = 9, 3, 0.3
+    B = np.linalg.qr(rng.standard_normal((D, k)))[0].T
+    variances = np.array([5.0, 3.0, 1.0])
+    full = (B.T * (variances - noise)) @ B + noise * np.eye(D)
+    x = rng.multivariate_normal(np.zeros(D), full, 6)
+    seen = rng.random((6, D)) < 0.6
+    seen[0], seen[1] = True, False
+    found, spread = expect(Gaussian(B, variances, noise), x, seen, np.ones(6))
+    total = np.zeros((k, k))
+    for i in range(6):
+        o, m = seen[i], ~seen[i]
+        gain = full[np.ix_(m, o)] @ np.linalg.inv(full[np.ix_(o, o)]) if o.any() else np.zeros((D, 0))
+        assert np.allclose(found.rows[i, m], gain @ x[i, o], atol=1e-12), f"row {i}: not the conditional mean"
+        left = full[np.ix_(m, m)] - gain @ full[np.ix_(o, m)]
+        if o.any():
+            total += B[:, m] @ left @ B[:, m].T
+            logdet = np.linalg.slogdet(full[np.ix_(o, o)])[1]
+            distance = x[i, o] @ np.linalg.solve(full[np.ix_(o, o)], x[i, o])
+            assert found.distances[i] == pytest.approx(distance)
+            assert log_likelihoods(found)[i] == pytest.approx(-0.5 * (o.sum() * np.log(2 * np.pi) + logdet + distance))
+    assert np.allclose(spread, total, atol=1e-12), "spread: not the conditional covariance in the coordinates of the directions"
+    assert log_likelihoods(found)[1] == 0.0, "nothing observed: nothing said"
+
+
+def test_the_nearest_positive_matrix_keeps_the_total() -> None:
+    values = np.array([5.0, 2.0, 0.1, -0.4, -0.7])
+    found = nearest_positive(values)
+    assert found.sum() == pytest.approx(values.sum())
+    assert (found >= 0).all()
+    assert np.allclose(np.diff(found[:2]), np.diff(values[:2])), "all eigenvalues that stay are less by one number"
+
+
+# What is learned
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_rows_without_holes_give_exactly_the_plain_model(kind: str) -> None:
+    D, K = SIZES[kind]
+    X = rows_of(700, D, K)
+    assert same(OnlinePCA(K, missing="impute").fit(X), OnlinePCA(K).fit(X))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("first", [0, 1, 37, 650])
+def test_moments_count_what_is_observed(kind: str, first: int) -> None:
+    """Also where the first hole comes after rows that were learned without any."""
+    D, K = SIZES[kind]
+    H = rows_of(700, D, K)
+    H[first:] = with_holes(H[first:], 0.3)
+    model = OnlinePCA(K, missing="impute").fit(H)
+    assert np.allclose(model.mean_, np.nanmean(H, axis=0), atol=1e-10)
+    assert np.allclose(model.var_, np.nanvar(H, axis=0, ddof=1), rtol=1e-9)
+    assert model.n_samples_seen_ == 700
+    basis = np.linalg.svd(rows_of(20000, D, K) - 3.0, full_matrices=False)[2][:K].T
+    assert subspace_error(model.components_.T, basis) < 0.25
+    assert np.allclose(model.components_ @ model.components_.T, np.eye(K), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize(
+    "options", [{}, {"half_life": 300.0}, {"standardize": True}, {"axes": "stable"}, {"dtype": "float32"}, {"center": False}]
+)
+def test_cuts_and_files_do_not_matter(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+    D, K = SIZES[kind]
+    H = with_holes(rows_of(900, D, K), 0.2)
+    weights = np.random.default_rng(3).random(900) + 0.5
+    whole = OnlinePCA(K, missing="impute", **options).fit(H, sample_weight=weights)
+    cut, rng, done = OnlinePCA(K, missing="impute", **options), np.random.default_rng(5), 0
+    while done < 900:
+        stop = done + int(rng.integers(1, 200))
+        cut.partial_fit(H[done:stop], sample_weight=weights[done:stop])
+        if done > 300:
+            cut.save(tmp_path / "m.psp")
+            cut = OnlinePCA.load(tmp_path / "m.psp")
+        done = stop
+    assert same(whole, cut), f"another model for another cut: {np.abs(whole.components_ - cut.components_).max():.1e}"
+    one_by_one = OnlinePCA(K, missing="impute", **options)
+    for row in H[:400]:
+        y = one_by_one.fit_next(row)
+        assert y.shape == (K,)
+        assert np.isfinite(y).all()
+    assert same(one_by_one, OnlinePCA(K, missing="impute", **options).fit(H[:400]))
+    assert same(copy.deepcopy(whole), whole)
+
+
+def test_reading_changes_nothing() -> None:
+    H = with_holes(rows_of(900, 300, 4), 0.2)
+    read, unread = OnlinePCA(4, missing="impute"), OnlinePCA(4, missing="impute")
+    for part in np.array_split(H, 13):
+        read.partial_fit(part)
+        unread.partial_fit(part)
+        read.transform(part)
+        _ = read.components_
+    assert same(read, unread)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_weight_of_two_is_the_row_twice(kind: str) -> None:
+    D, K = SIZES[kind]
+    H = with_holes(rows_of(600, D, K), 0.2)
+    twice = OnlinePCA(K, missing="impute").fit(np.repeat(H, 2, axis=0))
+    heavy = OnlinePCA(K, missing="impute").fit(H, sample_weight=np.full(600, 2.0))
+    assert np.allclose(twice.mean_, heavy.mean_)
+    assert np.allclose(twice.var_, heavy.var_)
+    assert subspace_error(twice.components_.T, heavy.components_.T) < (1e-6 if kind == "few features" else 0.03)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_merged_models_are_near_one_that_saw_everything(kind: str) -> None:
+    D, K = SIZES[kind]
+    X = rows_of(2400, D, K)
+    H = with_holes(X, 0.2)
+    for first in (H[:1200], X[:1200]):  # the other model need not have had holes
+        merged = OnlinePCA(K, missing="impute").fit(first).merge(OnlinePCA(K, missing="impute").fit(H[1200:]))
+        expected = np.concatenate([first, H[1200:]])
+        assert np.allclose(merged.mean_, np.nanmean(expected, axis=0))
+        assert np.allclose(merged.var_, np.nanvar(expected, axis=0, ddof=1))
+        assert merged.n_samples_seen_ == 2400
+        one = OnlinePCA(K, missing="impute").fit(expected)
+        assert subspace_error(merged.components_.T, one.components_.T) < (1e-6 if kind == "few features" else 0.05)
+        merged.partial_fit(H[:50])
+    with pytest.raises(ValueError, match="refuses missing values"):
+        OnlinePCA(K).fit(X).merge(one)
+
+
+def test_rows_with_nothing_teach_nothing_and_features_never_seen_are_said() -> None:
+    H = with_holes(rows_of(500, 300, 4), 0.2)
+    empty = np.full((40, 300), np.nan)
+    model = OnlinePCA(4, missing="impute").partial_fit(empty)  # before anything else
+    assert model.n_samples_seen_ == 40
+    assert np.isfinite(model.components_).all()
+    model.partial_fit(H).partial_fit(empty)
+    plain = OnlinePCA(4, missing="impute").fit(H)
+    assert model.n_samples_seen_ == 580
+    assert model.effective_samples_ == 500
+    assert np.allclose(model.mean_, plain.mean_)
+    assert subspace_error(model.components_.T, plain.components_.T) < 0.05
+    assert np.allclose(model.impute(empty[:2]), model.mean_), "nothing is known of such a row but the mean"
+    assert np.allclose(model.transform(empty[:2]), 0.0)
+    H[:, 7] = np.nan
+    for D in (300, 30):
+        with pytest.warns(UserWarning, match=r"1 of .* features have never been observed \(columns 7\)"):
+            never = OnlinePCA(4, missing="impute").fit(H[:, :D])
+        assert never.mean_[7] == 0.0
+        assert np.abs(never.components_[:, 7]).max() < 1e-8
+        with pytest.warns(UserWarning, match="never been observed"):
+            assert np.allclose(never.impute(H[:3, :D])[:, 7], 0.0, atol=1e-12)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.sampled_from([3, 30, 80]), st.floats(0.05, 1.0), st.sampled_from(["values", "rows", "columns", "stretch"]))
+def test_holes_of_any_shape_give_a_finite_model(seed: int, D: int, share: float, pattern: str) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((70, D)) * 10.0 ** rng.integers(-3, 4)
+    if pattern == "values":
+        X[rng.random(X.shape) < share] = np.nan
+    elif pattern == "rows":
+        X[rng.random(70) < share] = np.nan
+    elif pattern == "columns":
+        X[:, rng.random(D) < share] = np.nan
+    else:
+        X[20:60, : max(1, int(share * D))] = np.nan
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*never been observed")
+        model = OnlinePCA(2, oversample=1, missing="impute").fit(X)
+        full = model.impute(X)
+    assert np.isfinite(full).all()
+    assert np.array_equal(full[~np.isnan(X)], X[~np.isnan(X)])
+    assert np.allclose(model.components_ @ model.components_.T, np.eye(model.n_components_), atol=1e-8)
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.score_samples(X)).all()
+    assert (model.explained_variance_ >= 0).all()
+
+
+# What is refused
+
+
+def test_nan_is_refused_without_the_option_and_infinity_always() -> None:
+    X = rows_of(50, 30, 3)
+    H = X.copy()
+    H[-1, 4] = np.nan
+    model = OnlinePCA(3).fit(X)
+    before = model.components_.copy()
+    for call in (model.partial_fit, model.transform, model.score_samples, OnlinePCA(3).fit):
+        with pytest.raises(ValueError, match=r"NaN: row 49, column 4.*missing='impute'"):
+            call(H)
+    assert np.array_equal(before, model.components_)
+    H[20, 2] = np.nan
+    H[30, :2] = np.nan, np.inf
+    taking = OnlinePCA(3, missing="impute").fit(X)
+    for call in (taking.partial_fit, taking.transform, taking.score_samples, taking.impute, OnlinePCA(3, missing="impute").fit):
+        with pytest.raises(ValueError, match="infinity: row 30, column 1"):
+            call(H)
+    with pytest.raises(ValueError, match="infinity"):
+        taking.fit_next(H[30])
+    assert taking.n_samples_seen_ == 50
+    with pytest.raises(ValueError, match="missing was 'impute' when learning began and is 'error' now"):
+        taking.set_params(missing="error").partial_fit(X)
+    with pytest.raises(ValueError, match="needs algorithm='block'"):
+        OnlinePCA(3, missing="impute", algorithm="fsm").fit(X)
+    with pytest.raises(ValueError, match="missing must be"):
+        OnlinePCA(3, missing="drop").fit(X)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    from online_psp.io import model_file
+
+    for D in (30, 300):
+        OnlinePCA(3, missing="impute").fit(with_holes(rows_of(500, D, 3), 0.2)).save(tmp_path / "m.psp")
+        whole = model_file.read(tmp_path / "m.psp")
+        for name in [name for name in whole.arrays if "careful" in name]:
+            arrays = {**whole.arrays, name: -np.ones_like(whole.arrays[name])[..., :-1]}
+            model_file.write(tmp_path / "d.psp", whole._replace(arrays=arrays))
+            with pytest.raises(ModelFileError):
+                OnlinePCA.load(tmp_path / "d.psp")
+        parameters = {**whole.state, "parameters": {**whole.state["parameters"], "missing": "error"}}
+        model_file.write(tmp_path / "d.psp", whole._replace(state=parameters))
+        with pytest.raises(ModelFileError, match="missing values, which its parameters refuse"):
+            OnlinePCA.load(tmp_path / "d.psp")
+
+
+@parametrize_with_checks([OnlinePCA(missing="impute"), OnlinePCA(1, oversample=0, missing="impute")])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    if "sample_weight_equivalence" in check.func.__name__ and estimator.n_components == 1:
+        pytest.skip("to the last digit weights are repeats in the exact phase only")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def test_the_tag_follows_the_option() -> None:
+    assert OnlinePCA(missing="impute").__sklearn_tags__().input_tags.allow_nan
+    assert not OnlinePCA().__sklearn_tags__().input_tags.allow_nan
+
+
+# Containers
+
+
+def test_every_container_is_filled_as_itself() -> None:
+    X = rows_of(400, 30, 3)
+    H = with_holes(X, 0.2)
+    H[:, 5] = np.round(H[:, 5])
+    model = OnlinePCA(3, missing="impute").fit(H)
+    expected = model.impute(H)
+    names = [f"c{i}" for i in range(30)]
+    frame = pd.DataFrame(H, columns=names, index=range(100, 500)).astype({"c1": "float32", "c2": "Float64"})
+    frame["c5"] = frame["c5"].astype("Int64")
+    named = OnlinePCA(3, missing="impute").fit(frame)
+    assert np.allclose(named.components_, model.components_, atol=1e-5)
+    full = named.impute(frame)
+    assert isinstance(full, pd.DataFrame)
+    assert (full.index == frame.index).all()
+    assert str(full.dtypes["c1"]) == "float32"
+    assert str(full.dtypes["c2"]) == "Float64"
+    assert not full.isna().any().any()
+    assert np.allclose(full.to_numpy(dtype=float), expected, atol=1e-4)
+    lazy = pl.DataFrame(H, schema=names).fill_nan(None)
+    filled = OnlinePCA(3, missing="impute").fit(lazy).impute(lazy)
+    assert isinstance(filled, pl.DataFrame)
+    assert np.allclose(filled.to_numpy(), expected)
+    single = model.impute(H.astype(np.float32))
+    assert single.dtype == np.float32
+    assert np.allclose(model.impute(H.tolist()), expected)
+
+
+def test_in_sparse_rows_absent_is_zero_and_nan_is_missing() -> None:
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((500, 80)) < 0.1, rng.standard_normal((500, 80)) + 2.0, 0.0)
+    H = np.where((rng.random(X.shape) < 0.2) & (X != 0), np.nan, X)
+    for K, oversample in ((3, None), (2, 2)):
+        sparse = OnlinePCA(K, oversample=oversample, missing="impute").fit(csr_array(H))
+        dense = OnlinePCA(K, oversample=oversample, missing="impute").fit(H)
+        assert np.allclose(sparse.components_, dense.components_, atol=1e-9)
+        full = sparse.impute(csr_array(H))
+        assert full.nnz == np.count_nonzero(H)
+        assert np.allclose(full.toarray(), dense.impute(H), atol=1e-8)
+        assert np.allclose(sparse.transform(csr_array(H)), dense.transform(H), atol=1e-8)
+        assert np.allclose(sparse.score_samples(csr_array(H)), dense.score_samples(H))
+
+
+# How well
+
+
+@functools.cache
+def problem(name: str) -> tuple[Floats, int]:
+    if name == "spiked":
+        from online_psp.datasets.spiked import spiked_covariance
+
+        return spiked_covariance(4000, 200, 6, 0.01, seed=3).X, 6
+    X = load("mnist").X[:5000]
+    return np.asarray(X, dtype=np.float64), 8
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("name", ["spiked", "MNIST"])
+def test_better_than_what_people_do(name: str, share: float, request: pytest.FixtureRequest) -> None:
+    if name == "MNIST":
+        request.getfixturevalue("data_home")
+        if share == 0.3:
+            pytest.skip("three shares of MNIST are enough; the benchmark has all")
+    X, K = problem(name)
+    H = with_holes(X, share, seed=7)
+    batch = PCA(K).fit(X)
+    truth = batch.components_.T
+    model = OnlinePCA(K, missing="impute").fit(H)
+    error = subspace_error(model.components_.T, truth)
+    assert error < subspace_error(PCA(K).fit(mean_filled(H)).components_.T, truth), "batch PCA on mean-filled rows is better"
+    assert error < subspace_error(IncrementalPCA(K).fit(mean_filled(H)).components_.T, truth)
+    if share <= 0.5:
+        assert error < subspace_error(pairwise_basis(H, K), truth), "the batch pairwise covariance is better"
+    if share == 0.3:
+        assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=0.05)
+        assert model.noise_variance_ == pytest.approx(batch.noise_variance_, rel=0.1)
+    holes = np.isnan(H)
+    wrong = np.sqrt(np.mean((model.impute(H) - X)[holes] ** 2)) / np.sqrt(np.mean((model.mean_ - X)[holes] ** 2))
+    assert wrong < (0.65 if share < 0.8 else 0.75)
+
+
+def test_a_third_of_the_columns_absent_for_a_stretch() -> None:
+    X, K = problem("spiked")
+    H = X.copy()
+    H[1000:3000, :66] = np.nan
+    truth = PCA(K).fit(X).components_.T
+    error = subspace_error(OnlinePCA(K, missing="impute").fit(H).components_.T, truth)
+    assert error < 0.5 * subspace_error(PCA(K).fit(mean_filled(H)).components_.T, truth)
+    assert error < subspace_error(pairwise_basis(H, K), truth)
+
+
+# The command line
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    X = rows_of(300, 12, 2)
+    H = with_holes(X, 0.2)
+    pd.DataFrame(H, columns=[f"c{i}" for i in range(12)]).to_csv(tmp_path / "holes.csv", index=False)
+    run = functools.partial(CliRunner().invoke, app)
+    model, source = str(tmp_path / "m.psp"), str(tmp_path / "holes.csv")
+    refused = run(["fit", source, "-k", "2", "-o", model])
+    assert refused.exit_code != 0
+    assert run(["fit", source, "-k", "2", "-o", model, "--missing", "nonsense"]).exit_code == 2
+    assert run(["fit", source, "-k", "2", "-o", model, "--missing", "impute", "--block", "64"]).exit_code == 0
+    expected = OnlinePCA(2, missing="impute").fit(H)
+    assert np.allclose(OnlinePCA.load(model).components_, expected.components_)
+    for command, found in (("impute", expected.impute(H)), ("transform", expected.transform(H))):
+        output = str(tmp_path / f"{command}.csv")
+        result = run([command, model, source, "-o", output])
+        assert result.exit_code == 0, result.output
+        assert np.allclose(pd.read_csv(output).to_numpy(), found, atol=1e-8), command
+    assert list(pd.read_csv(tmp_path / "impute.csv").columns) == [f"c{i}" for i in range(12)]
+    assert run(["update", model, source, "--quiet"]).exit_code == 0
+    assert OnlinePCA.load(model).n_samples_seen_ == 600
+    both = run(["fit", source, "-k", "2", "-o", model, "--force", "--missing", "impute", "--monitor", str(tmp_path / "a.csv")])
+    assert both.exit_code == 2
+    assert "--monitor" in both.output
+
+
+def test_dask_rows(tmp_path: Path) -> None:
+    array = pytest.importorskip("dask.array")
+    from online_psp.integrations.dask import fit
+
+    H = with_holes(rows_of(1200, 30, 3), 0.2)
+    model = fit(OnlinePCA(3, missing="impute"), array.from_array(H, chunks=(300, 30)))
+    assert np.allclose(model.mean_, np.nanmean(H, axis=0))
+    assert subspace_error(model.components_.T, OnlinePCA(3, missing="impute").fit(H).components_.T) < 1e-6, "sums of pairs merge exactly"
+
+
+def test_half_lives_in_time_merge() -> None:
+    H = with_holes(rows_of(800, 30, 3), 0.2)
+    times = np.arange(800.0)
+    parts = [OnlinePCA(3, missing="impute", half_life="200s").fit(H[s], times=times[s]) for s in (slice(0, 400), slice(400, 800))]
+    whole = OnlinePCA(3, missing="impute", half_life="200s").fit(H, times=times)
+    merged = parts[0].merge(parts[1])
+    assert np.allclose(merged.mean_, whole.mean_)
+    assert np.allclose(merged.components_, whole.components_, atol=1e-8)
