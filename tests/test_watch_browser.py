@@ -33,7 +33,7 @@ NAMES = [f"sensor {i}" for i in range(D)]
 NAMES[2] = "<script>window.hacked = 1</script>"
 NAMES[5] = "<img src=x onerror='window.hacked = 2'>"
 SITES = ["north", "south", "<b onclick=alert(1)>east</b>"]
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 def rows_of(n: int, changed: bool = False, seed: int = 0) -> Floats:
