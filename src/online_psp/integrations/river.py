@@ -75,7 +75,7 @@ class OnlinePCA(base.MiniBatchTransformer):
         self._features: list[Any] = []
         self._model: _pca.OnlinePCA | None = None
 
-    def learn_one(self, x: dict[Any, float]) -> None:
+    def learn_one(self, x: dict[Any, Any]) -> None:
         """Learn from one sample."""
         self._start(list(x))
         if self._model is not None:
@@ -85,7 +85,7 @@ class OnlinePCA(base.MiniBatchTransformer):
             else:
                 self._model.partial_fit(row[np.newaxis])
 
-    def transform_one(self, x: dict[Any, float]) -> dict[str, float]:
+    def transform_one(self, x: dict[Any, Any]) -> dict[str, float]:
         """Coordinates along the components; zero before anything was learned."""
         scores = np.zeros(self.n_components)
         if self._model is not None:
@@ -120,7 +120,7 @@ class OnlinePCA(base.MiniBatchTransformer):
                 missing="impute" if self.algorithm == "block" else "error",
             )
 
-    def _row(self, x: dict[Any, float]) -> Array:
+    def _row(self, x: dict[Any, Any]) -> Array:
         return np.asarray(self._usable(_row(x, self._features)[np.newaxis])[0])
 
     def _rows(self, X: pd.DataFrame) -> Array:
@@ -177,7 +177,7 @@ class SubspaceAnomaly(AnomalyDetector):
         self._features: list[Any] = []
         self._monitor: Monitor | None = None
 
-    def learn_one(self, x: dict[Any, float]) -> None:
+    def learn_one(self, x: dict[Any, Any]) -> None:
         """Learn from one sample."""
         if self._monitor is None:
             if not x:
@@ -198,7 +198,7 @@ class SubspaceAnomaly(AnomalyDetector):
         shares = (found.t2[0] / found.t2_limit[0], found.spe[0] / found.spe_limit[0])
         return max((float(share) for share in shares if np.isfinite(share)), default=0.0)
 
-    def _row(self, x: dict[Any, float]) -> Array:
+    def _row(self, x: dict[Any, Any]) -> Array:
         assert self._monitor is not None
         return np.asarray(_expected(self._monitor.model, _row(x, self._features)[np.newaxis])[0])
 

@@ -22,7 +22,8 @@ from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.settings import check_settings
-from online_psp.pca.stream import Stream, StreamState, View, flip_signs
+from online_psp.pca.stream import Stream
+from online_psp.pca.view import StreamState, View, flip_signs
 
 _KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
 

@@ -13,7 +13,7 @@ from online_psp.engine.libraries import Library, namespace_of
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.holes import Expected, Gaussian, expect, log_likelihoods, observed_in
-from online_psp.pca.stream import View
+from online_psp.pca.view import View
 
 _RIDGE = 1.0  # of the noise that directions learned from few rows are taken to have; chosen in docs/adr/0013
 

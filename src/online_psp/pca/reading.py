@@ -14,7 +14,8 @@ from online_psp.engine.blas import matmul
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.settings import check_components
-from online_psp.pca.stream import Stream, View
+from online_psp.pca.stream import Stream
+from online_psp.pca.view import View
 
 
 class Learned(BaseEstimator):

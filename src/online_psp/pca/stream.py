@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import numbers
 import threading
-from typing import Annotated, Any, NamedTuple
+import warnings
+from typing import Any
 
 import numpy as np
 
@@ -17,89 +18,19 @@ from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
-from online_psp.pca.careful import Careful, CarefulState, deviations_of
-from online_psp.pca.exact import Kept, KeptState, ReadOut, Scatter, ScatterState, exact_from_state, exact_phase, leading_directions
+from online_psp.pca.careful import Careful, deviations_of
+from online_psp.pca.exact import Kept, ReadOut, Scatter, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
 from online_psp.pca.settings import Settings, rank_for, rank_found
 from online_psp.pca.turning import turned
+from online_psp.pca.view import MomentsState, StreamState, View, flip_signs, largest_for, unit_for
 
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
 _MOST_INFLATED = 1e60
+_HIDDEN = 512.0  # in units of rounding: how far below the largest feature others are lost
 _RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
-
-
-class MomentsState(NamedTuple):
-    seen: int
-    weight: float
-    squares: float
-    mean: Annotated[Floats, "D"]
-    variance: Annotated[Floats, "D"]
-
-
-class StreamState(NamedTuple):
-    """Everything learned, but for the algorithm that goes on from the exact phase, which has a state of its own."""
-
-    rank: int
-    unit: float
-    moments: MomentsState
-    kept: KeptState | None
-    scatter: ScatterState | None
-    shown: Annotated[Array, "shown", "D"]
-    refresh_at: float
-    last_time: float | None
-    axes: Annotated[Floats, "axes", "D"] | None
-    scale: Annotated[Floats, "D"] | None
-    careful: CarefulState | None
-
-
-class View(NamedTuple):
-    """What can be read of a stream at one moment, in the units of the data."""
-
-    components: Array
-    """(K', D), orthonormal rows, largest variance first; the entry of largest size in each is positive."""
-    variances: Floats
-    """(K',), divided by the weight."""
-    total_variance: float
-    feature_variances: Floats
-    """(D,)"""
-    mean: Floats
-    """(D,)"""
-    deviations: Floats | None
-    """(D,): what features are divided by, where they are standardised; the components are then those of standardised features."""
-    seen: int
-    weight: float
-    squares: float
-    known: Floats | None = None
-    """(D,): weights of the rows in which each feature was observed, where some were not."""
-
-    def degrees(self, settings: Settings) -> float:
-        """What a variance divided by the weight is to be multiplied by, so that it has no bias."""
-        if not settings.center:
-            return 1.0
-        if settings.half_life is None:
-            return self.weight / (self.weight - 1.0) if self.weight > 1.0 else 1.0
-        left = self.weight**2 - self.squares
-        return self.weight**2 / left if left > 0 else 1.0
-
-
-def flip_signs(components: Array) -> Array:
-    """The one rule for signs: the entry of largest size in each component is positive."""
-    largest = components[np.arange(len(components)), np.argmax(np.abs(components), axis=1)]
-    flipped: Array = components * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis].astype(components.dtype)
-    return flipped
-
-
-def unit_for(largest: float, dtype: np.dtype[Any]) -> float:
-    """A power of two that brings values of this size to where neither they nor their squares leave the range of floating point."""
-    low, high = (1e-60, 1e60) if dtype == np.float64 else (1e-8, 1e8)
-    return 1.0 if low <= largest <= high else math.ldexp(1.0, -math.frexp(largest)[1])
-
-
-def largest_for(dtype: np.dtype[Any]) -> float:
-    """How large a value may be, in units of the stream."""
-    return 1e140 if dtype == np.float64 else 1e16
 
 
 class Stream:
@@ -125,6 +56,7 @@ class Stream:
         self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._view: View | None = None
+        self._warned = False
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
         self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
@@ -145,6 +77,7 @@ class Stream:
                 now = None if self.careful is None else self.careful.settled()
                 found = self.read_out() if now is None else now.read_out()
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
+                self._warn_of_units()
                 scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / self._unit, m.total_variance)
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
@@ -160,6 +93,23 @@ class Stream:
                     now.moments.known if now is not None and now.holes else None,
                 )
             return self._view
+
+    def _warn_of_units(self) -> None:
+        """Say once where directions are asked for that rounding of the largest feature hides."""
+        if self._warned or self.model is None or self.scale is not None:
+            return
+        deviations = np.sqrt(self.moments.variance)
+        largest = int(np.argmax(deviations))
+        seen = int((deviations > _HIDDEN * np.finfo(self.dtype).eps * deviations[largest]).sum())
+        if seen < min(self.components, int((deviations > 0).sum())):
+            self._warned = True
+            warnings.warn(
+                f"Feature {largest} varies {deviations[largest] / np.median(deviations[deviations > 0]):.0e} times as much as the median "
+                f"feature, so that in {self.dtype} only {seen} of {self.components} directions can be told from rounding: pass "
+                "standardize=True, or bring the features to like units.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def read_out(self) -> ReadOut:
         """The K' directions as ordered principal components, in units of the stream, or of standardised features."""

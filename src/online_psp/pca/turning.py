@@ -29,7 +29,8 @@ def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: 
     """
     if isinstance(exact, Scatter) and careful.few:
         careful.moments = PartialMoments.following(moments)
-        careful.core = Pairs.of_complete(exact.covariance(), moments.weight, np.array(moments.mean))
+        lower = np.tril(exact.covariance())
+        careful.core = Pairs.of_complete(lower + np.tril(lower, -1).T, moments.weight, np.array(moments.mean))
     elif exact is not None and not (isinstance(exact, Scatter) and exact.matrix.any()):
         _give_rows(careful, moments, exact)
     else:

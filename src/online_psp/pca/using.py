@@ -19,7 +19,7 @@ from online_psp.pca.filling import filled, partial_likelihoods, put_back
 from online_psp.pca.holes import Gaussian, first_hole
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
 from online_psp.pca.reading import Learned
-from online_psp.pca.stream import View
+from online_psp.pca.view import View
 
 
 class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):

@@ -1,0 +1,85 @@
+"""What a stream has learned: as a state to go on from, and as a view to read."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from online_psp.engine.types import Array, Floats
+from online_psp.pca.careful import CarefulState
+from online_psp.pca.exact import KeptState, ScatterState
+from online_psp.pca.settings import Settings
+
+
+class MomentsState(NamedTuple):
+    seen: int
+    weight: float
+    squares: float
+    mean: Annotated[Floats, "D"]
+    variance: Annotated[Floats, "D"]
+
+
+class StreamState(NamedTuple):
+    """Everything learned, but for the algorithm that goes on from the exact phase, which has a state of its own."""
+
+    rank: int
+    unit: float
+    moments: MomentsState
+    kept: KeptState | None
+    scatter: ScatterState | None
+    shown: Annotated[Array, "shown", "D"]
+    refresh_at: float
+    last_time: float | None
+    axes: Annotated[Floats, "axes", "D"] | None
+    scale: Annotated[Floats, "D"] | None
+    careful: CarefulState | None
+
+
+class View(NamedTuple):
+    """What can be read of a stream at one moment, in the units of the data."""
+
+    components: Array
+    """(K', D), orthonormal rows, largest variance first; the entry of largest size in each is positive."""
+    variances: Floats
+    """(K',), divided by the weight."""
+    total_variance: float
+    feature_variances: Floats
+    """(D,)"""
+    mean: Floats
+    """(D,)"""
+    deviations: Floats | None
+    """(D,): what features are divided by, where they are standardised; the components are then those of standardised features."""
+    seen: int
+    weight: float
+    squares: float
+    known: Floats | None = None
+    """(D,): weights of the rows in which each feature was observed, where some were not."""
+
+    def degrees(self, settings: Settings) -> float:
+        """What a variance divided by the weight is to be multiplied by, so that it has no bias."""
+        if not settings.center:
+            return 1.0
+        if settings.half_life is None:
+            return self.weight / (self.weight - 1.0) if self.weight > 1.0 else 1.0
+        left = self.weight**2 - self.squares
+        return self.weight**2 / left if left > 0 else 1.0
+
+
+def flip_signs(components: Array) -> Array:
+    """The one rule for signs: the entry of largest size in each component is positive."""
+    largest = components[np.arange(len(components)), np.argmax(np.abs(components), axis=1)]
+    flipped: Array = components * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis].astype(components.dtype)
+    return flipped
+
+
+def unit_for(largest: float, dtype: np.dtype[Any]) -> float:
+    """A power of two that brings values of this size to where neither they nor their squares leave the range of floating point."""
+    low, high = (1e-60, 1e60) if dtype == np.float64 else (1e-8, 1e8)
+    return 1.0 if low <= largest <= high else math.ldexp(1.0, -math.frexp(largest)[1])
+
+
+def largest_for(dtype: np.dtype[Any]) -> float:
+    """How large a value may be, in units of the stream."""
+    return 1e140 if dtype == np.float64 else 1e16
