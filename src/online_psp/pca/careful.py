@@ -33,7 +33,9 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
 from online_psp.pca.pairs import Pairs, PairsState
+from online_psp.pca.robust import Guard, first_weights
 from online_psp.pca.settings import Settings, rank_found
+from online_psp.pca.units import unit_for
 
 FEW_FEATURES = 2
 """Features, in multiples of K', up to which covariances of pairs are kept, and nothing is filled."""
@@ -56,6 +58,14 @@ class RitzState(NamedTuple):
     drift: float
 
 
+class GuardState(NamedTuple):
+    middle: float
+    width: float
+    blocks: float
+    strange: float
+    total: float
+
+
 class CarefulState(NamedTuple):
     """Everything but the moments that all streams have."""
 
@@ -66,6 +76,7 @@ class CarefulState(NamedTuple):
     decays: Annotated[Floats, "n"]
     pairs: PairsState | None
     ritz: RitzState | None
+    guard: GuardState | None
 
 
 class Careful:
@@ -85,9 +96,11 @@ class Careful:
     def __init__(self, settings: Settings, rank: int, D: int, dtype: np.dtype[Any], share: float | None) -> None:
         self.settings, self.rank, self.D, self.dtype, self.share = settings, rank, D, dtype, share
         self.moments = PartialMoments(D)
+        self.factor = 1.0  # by which values are to be multiplied from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
         self.few = D <= FEW_FEATURES * rank
-        self.core: Pairs | Model | None = Pairs(D) if self.few else None
+        self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
+        self.guard: Guard | None = None  # once the first rows are weighed, where the model is robust
         self.scale: Floats | None = None  # what features of the model's rows are divided by, (D,), where they are standardised
         self._rows: Array = np.zeros((0, D), dtype)
         self._weights: Floats = np.zeros(0)
@@ -144,9 +157,13 @@ class Careful:
         observed = observed_in(rows)
         self.holes = self.holes or not observed.all()
         weights = np.where(observed.any(axis=1), weights, 0.0)  # a row without any value is seen, and teaches nothing
-        if isinstance(self.core, Pairs):
-            self._take_pairs(self.core.copy(), rows, observed, weights, decays)
-        elif self.core is None:
+        if self.settings.robust:
+            rows = self._to_own_unit(rows)
+            weights = weights * self._influence_of_block(rows, observed, weights, decays)
+        if self.few and not isinstance(self.core, Model):
+            pairs = self.core.copy() if isinstance(self.core, Pairs) else Pairs(self.D)
+            self._take_pairs(pairs, rows, observed, weights, decays)
+        elif not isinstance(self.core, Model):
             self._begin(rows, observed, weights, decays)
         else:
             self._advance(self.core, rows, observed, weights, decays)
@@ -159,6 +176,45 @@ class Careful:
         twin.moments = self.moments.copy()
         twin._close()
         return twin
+
+    # Gross rows
+
+    def _influence_of_block(self, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> Floats:
+        """What the rows of a block count, (n,), from 0 to 1; the guard moves past them."""
+        if self.core is None or self.guard is None:
+            scale = _middle_deviations(rows, observed) if self.settings.standardize else 1.0
+            found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
+            self.guard = found.guard if observed.any() else None
+            return found.weights
+        distances = self._distances(rows, observed)
+        some = observed.any(axis=1)
+        self.guard = self.guard.after(distances[some], weights[some], float(np.prod(decays)))
+        return self.guard.weights(distances)
+
+    def _to_own_unit(self, rows: Floats) -> Floats:
+        """Bring the first rows to a unit that follows from the middle one of them: the very first may be gross."""
+        sizes = np.abs(np.nan_to_num(rows)).max(axis=1, initial=0.0)
+        if self.core is not None or not sizes.any():
+            return rows
+        self.factor = unit_for(float(np.median(sizes[sizes > 0])), self.dtype)
+        return rows * self.factor
+
+    def _distances(self, rows: Floats, observed: Mask) -> Floats:
+        """δ² of raw rows, (n,), times what is missing of them."""
+        apart = rows - self.moments.mean if self.settings.center else rows
+        if self.settings.standardize:
+            apart = apart / (self.deviations() if self.scale is None else self.scale)
+        found = self.read_out() if isinstance(self.core, Pairs) else ReadOut(*principal(self.core, len(self.core.M)))  # type: ignore[union-attr,arg-type]
+        if not len(found.variances):
+            return np.ones(len(rows))
+        familiar = observed & (self.moments.known > 0)
+        expected, _ = expect(self._fillers(found, observed), apart, familiar)
+        return np.asarray(expected.distances * self.D / np.maximum(expected.counts, 1.0))
+
+    def influence(self, rows: Floats) -> Floats:
+        """What raw rows would count, (n,), from 0 to 1; nothing is open."""
+        observed = observed_in(rows)
+        return np.ones(len(rows)) if self.guard is None or self.core is None else self.guard.weights(self._distances(rows, observed))
 
     # Few features
 
@@ -280,13 +336,15 @@ class Careful:
         held = (self._rows[:n].copy(), self._weights[:n].copy(), self._decays[:n].copy())
         pairs = core.state() if isinstance(core, Pairs) else None
         ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
-        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz)
+        guard = None if self.guard is None else GuardState(*self.guard)
+        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard)
 
     def restore(self, state: CarefulState) -> None:
         """Take up a state; the moments are there already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
         self._rows, self._weights, self._decays = state.rows.copy(), state.weights.copy(), state.decays.copy()
         self._n = len(state.rows)
+        self.guard = None if state.guard is None else Guard(*state.guard)
         if state.pairs is not None:
             self.core = Pairs.from_state(state.pairs)
         elif state.ritz is not None:
@@ -296,6 +354,15 @@ class Careful:
 def deviations_of(moments: Moments) -> Floats:
     """Standard deviations of features, (D,); 1 for those that are constant."""
     return np.sqrt(np.where(moments.variance > 0, moments.variance, 1.0))
+
+
+def _middle_deviations(rows: Floats, observed: Mask) -> Floats:
+    """Deviations of the middle half of each feature, (D,); 1 where that does not vary."""
+    found = np.ones(rows.shape[1])
+    seen = observed.any(axis=0)
+    values = np.where(observed, rows, np.nan)[:, seen]
+    found[seen] = 1.4826 * np.nanmedian(np.abs(values - np.nanmedian(values, axis=0)), axis=0)
+    return np.where(found > 0, found, 1.0)
 
 
 def _grown(array: Any, rows: int) -> Any:

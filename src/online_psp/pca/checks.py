@@ -17,7 +17,7 @@ from online_psp.engine.libraries import namespace_of, to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.view import largest_for, unit_for
+from online_psp.pca.units import largest_for, unit_for
 
 _LEAST, _MOST = 1e-150, 1e150  # values whose squares floating point can hold
 MOST_WEIGHT = 1e100

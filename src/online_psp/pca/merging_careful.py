@@ -12,6 +12,7 @@ from online_psp.engine.types import Floats
 from online_psp.pca.careful import Careful, deviations_of
 from online_psp.pca.exact import ReadOut, leading_directions
 from online_psp.pca.pairs import Pairs
+from online_psp.pca.robust import Guard
 from online_psp.pca.stream import Stream
 
 
@@ -21,15 +22,17 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     Weights, means and variances of the features are exact, and so are sums of pairs. Otherwise directions are stacked, as in `merge`.
     """
     merged = Stream(mine.settings, mine.rank, mine.D, mine.dtype)
-    merged.share, merged.rank, merged.unit = mine.share, mine.rank, mine.unit or theirs.unit
-    merged.components, merged.axes = mine.components, mine.axes
-    factor = merged.unit / theirs.unit if theirs.unit else 1.0
     one, two = _settled(mine), _settled(theirs)
+    units = mine.unit * one.factor, theirs.unit * two.factor
+    merged.share, merged.rank, merged.unit = mine.share, mine.rank, units[0] or units[1]
+    merged.components, merged.axes = mine.components, mine.axes
+    factor = merged.unit / units[1] if units[1] else 1.0
     merged.last_time = to_one_clock(mine, one.moments, theirs, two.moments)
     center = mine.settings.center
     moments, between = merge_partial(one.moments, two.moments.scaled(factor), center)
     careful = Careful(mine.settings, mine.rank, mine.D, mine.dtype, mine.share)
     careful.moments, careful.holes = moments, one.holes or two.holes
+    careful.guard = _merged_guard(one, two)
     if isinstance(one.core, Pairs) and isinstance(two.core, Pairs) and careful.few:
         pairs, others = one.core.copy(), two.core.copy()
         _fade(pairs, one.moments)
@@ -64,6 +67,15 @@ def _settled(stream: Stream) -> Careful:
     careful = copy.copy(stream.careful.settled())
     careful.moments = careful.moments.copy()
     return careful
+
+
+def _merged_guard(one: Careful, two: Careful) -> Guard | None:
+    """Where ordinary rows of both lie."""
+    if one.guard is None or two.guard is None:
+        return one.guard or two.guard
+    parts = np.array([one.moments.weight, two.moments.weight])
+    parts = parts / max(float(parts.sum()), float(np.finfo(np.float64).tiny))
+    return Guard(*(float(parts @ pair) for pair in zip(one.guard[:2], two.guard[:2], strict=True)), *np.add(one.guard[2:], two.guard[2:]))
 
 
 def _fade(pairs: Pairs, moments: Moments) -> None:

@@ -24,7 +24,8 @@ from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
 from online_psp.pca.settings import Settings, rank_for, rank_found
 from online_psp.pca.turning import turned
-from online_psp.pca.view import MomentsState, StreamState, View, flip_signs, largest_for, unit_for
+from online_psp.pca.units import largest_for, unit_for
+from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
 
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
@@ -78,15 +79,16 @@ class Stream:
                 found = self.read_out() if now is None else now.read_out()
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
                 self._warn_of_units()
-                scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / self._unit, m.total_variance)
+                unit = self._unit * (1.0 if now is None else now.factor)
+                scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / unit, m.total_variance)
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
                     flip_signs(found.components),
                     found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than there is
                     total * scale * scale,
-                    m.variance / self._unit**2,
-                    m.mean / self._unit,
-                    deviations_of(m) / self._unit if standardize else None,
+                    m.variance / unit**2,
+                    m.mean / unit,
+                    deviations_of(m) / unit if standardize else None,
                     m.count,
                     m.weight,
                     m.squares,
@@ -289,6 +291,7 @@ class Stream:
         """A block of rows has been learned: what follows from that."""
         assert self.careful is not None
         self.rank, self.scale = self.careful.rank, self.careful.scale
+        self.unit, self.careful.factor = self.unit * self.careful.factor, 1.0
         if self.settings.axes == "stable" and self.moments.count:
             self.carry()
 

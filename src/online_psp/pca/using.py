@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from online_psp.engine.blas import matmul
 from online_psp.engine.libraries import Library
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.checks import check_rows, check_scores, check_values, rows_dtype, warn_never_observed
 from online_psp.pca.filling import filled, partial_likelihoods, put_back
@@ -101,6 +102,22 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
             return log_likelihood(data, view.mean, *self._gaussian(view))
         scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
         return log_likelihood(scaled, view.mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
+
+    def sample_influence(self, X: ArrayLike) -> Floats:
+        """What rows would count if they came now, (n,), from 0 to 1: less than 1 where they are far from all others.
+
+        Without ``robust=True`` every row counts fully.
+        """
+        check_is_fitted(self)
+        stream = self._fitted()
+        rows = self._rows_to_use(X, stream.settings.missing == "impute")
+        with stream.lock:
+            if stream.careful is None or not stream.settings.robust:
+                return np.ones(len(rows))
+            learned, step = stream.careful.settled(), max(1, CENTRE_BYTES // (8 * rows.D))
+            unit = (stream.unit or 1.0) * learned.factor
+            parts = [learned.influence(unit * rows[at : at + step].dense(np.dtype(np.float64))) for at in range(0, len(rows), step)]
+        return np.concatenate([np.zeros(0), *parts])
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows."""

@@ -1,0 +1,151 @@
+"""How much rows count that are far from all others.
+
+A row's distance under the model is ``δ² = T² + SPE/σ²``, times D over the number of its values where some are missing. On real data log δ²
+has a middle and a width that the model does not know beforehand: they are followed, by the median of each block of rows and the median
+deviation from it (MAD, in units of a standard deviation). A row counts fully up to ``log δ² = middle + 3 widths``; beyond that its weight
+falls as the inverse square of how many times δ² is beyond.
+
+No block moves the middle or the width by much, so that a clump of gross rows does not pass for ordinary. But where more than half of
+what the stream remembers was beyond the limit, that is the stream now: the middle and the width are taken from the block in hand.
+
+The first rows are not believed either: each is weighed by how far out it is along the direction through any of them, in robust widths
+(Stahel 1981, Donoho 1982), and then by PCA of those within the limit. (Spherical PCA alone takes in rows that are gross along one
+direction: at unit length they are like any others, and their direction mixes with those of the data.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from online_psp.engine.blas import matmul
+from online_psp.engine.types import Floats
+from online_psp.pca.exact import leading_directions
+from online_psp.pca.holes import Mask
+
+WIDTHS = 3.0
+"""From the middle up to the limit."""
+_SIGMA = 1.4826  # standard deviations of a Gaussian in its median deviation
+_NARROWEST = 0.05  # width of log δ² at least
+_MOST_MOVED = 1.0  # of the middle, by a block
+_ROUNDS = 3  # of PCA of those of the first rows that are within the limit
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Guard(NamedTuple):
+    """Where log δ² of ordinary rows lies."""
+
+    middle: float
+    width: float
+    blocks: float = 0.0
+    """How many blocks were averaged over, faded where the stream forgets."""
+    strange: float = 0.0
+    """Weight of the rows beyond the limit, and"""
+    total: float = 0.0
+    """of all, faded likewise."""
+
+    @property
+    def limit(self) -> float:
+        """Of log δ²."""
+        return self.middle + WIDTHS * self.width
+
+    def weights(self, distances: Floats) -> Floats:
+        """What rows at these δ² count, (n,), from 0 to 1."""
+        beyond = np.maximum(np.log(np.maximum(distances, _TINY)) - self.limit, 0.0)
+        return np.asarray(np.exp(-2.0 * np.minimum(beyond, 300.0)))
+
+    def after(self, distances: Floats, weights: Floats, left: float) -> Guard:
+        """What is known after a block of rows at these δ², (n,), with weights, (n,); `left` is what is left of all before."""
+        if not len(distances):
+            return self
+        middle, width = spread_of(distances)
+        blocks = left * self.blocks + 1.0
+        moved = float(np.clip(middle - self.middle, -_MOST_MOVED, _MOST_MOVED)) / blocks
+        wider = float(np.clip(width - self.width, -0.5 * self.width, self.width)) / blocks
+        found = Guard(self.middle + moved, self.width + wider, blocks)
+        logs = np.log(np.maximum(distances, _TINY))
+        strange = left * self.strange + float(weights[logs > found.limit].sum())
+        total = left * self.total + float(weights.sum())
+        if strange > 0.5 * total:  # most of what is remembered is beyond the limit: so is the stream
+            return Guard(middle, width, 1.0, 0.0, float(weights.sum()))
+        return found._replace(strange=strange, total=total)
+
+
+def spread_of(distances: Floats) -> tuple[float, float]:
+    """Middle and width of the logarithms of δ²."""
+    logs = np.log(np.maximum(distances, _TINY))
+    middle = float(np.median(logs))
+    return middle, max(_SIGMA * float(np.median(np.abs(logs - middle))), _NARROWEST)
+
+
+class Weighed(NamedTuple):
+    """The first rows, weighed."""
+
+    weights: Floats
+    """(n,), from 0 to 1"""
+    guard: Guard
+
+
+def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, center: bool) -> Weighed:
+    """Weigh the first rows without believing any of them.
+
+    Parameters
+    ----------
+    rows : (n, D)
+        Whatever is not observed is not read.
+    observed : (n, D)
+    weights : (n,)
+        Given by the user; rows of weight 0 are left out.
+    rank : int
+        Directions to find.
+    center : bool
+        Whether rows vary around their median, or around zero.
+    """
+    used = weights > 0
+    if not used.any():
+        return Weighed(np.ones(len(rows)), Guard(0.0, 1.0))
+    values = np.where(observed, rows, np.nan)[used]
+    seen = observed[used].any(axis=0)
+    place = np.zeros(rows.shape[1])
+    if center:
+        place[seen] = np.nanmedian(values[:, seen], axis=0)
+    apart = np.nan_to_num(values - place)
+    more = rows.shape[1] / np.maximum(observed[used].sum(axis=1), 1.0)
+    rank = min(rank, max(1, len(apart) // 4))
+    distances = outlyingness(apart)
+    for _ in range(_ROUNDS):
+        counted = weights[used] * (distances <= np.exp(Guard(*spread_of(distances)).limit))
+        counted /= counted.sum()
+        if center:
+            place = place + counted @ apart
+            apart = np.nan_to_num(values - place)
+        found = leading_directions(apart * np.sqrt(counted)[:, np.newaxis], rank)
+        distances = more * _distances(apart, found.components, found.variances)
+    guard = Guard(*spread_of(distances))
+    found_weights = np.ones(len(rows))
+    found_weights[used] = guard.weights(distances)
+    return Weighed(found_weights, guard)
+
+
+def outlyingness(apart: Floats) -> Floats:
+    """How far each row, (n, D), is out, squared, along the direction along which it is farthest, in widths of all rows along that, (n,).
+
+    The directions are those through the rows themselves: a gross row is far out along its own.
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+    unit = apart / np.maximum(lengths, _TINY)[:, np.newaxis]
+    along = matmul(apart, unit.T)
+    along -= np.median(along, axis=0)
+    widths = _SIGMA * np.median(np.abs(along), axis=0)
+    least = 0.1 * float(np.median(lengths)) / np.sqrt(apart.shape[1])  # along some directions most rows may not vary at all
+    return np.asarray((np.abs(along) / np.maximum(widths, max(least, _TINY * 1e20))).max(axis=1) ** 2)
+
+
+def _distances(apart: Floats, directions: Floats, variances: Floats) -> Floats:
+    """δ² of rows, (n,); the noise is that of the row in the middle."""
+    scores = apart @ directions.T
+    rest = np.maximum(np.einsum("ij,ij->i", apart, apart) - np.einsum("ij,ij->i", scores, scores), 0.0)
+    left = max(apart.shape[1] - len(directions), 1)
+    noise = max(float(np.median(rest)) / left, 1e-10 * float(variances.max(initial=0.0)), _TINY * 1e20)
+    return np.asarray(np.einsum("ij,ij->i", scores / np.maximum(variances, noise), scores) + rest / noise)

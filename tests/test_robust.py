@@ -1,0 +1,177 @@
+"""Gross rows: a few of them do not move a robust model, and clean rows give the plain one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from online_psp import OnlinePCA
+from online_psp.datasets import load
+from online_psp.datasets.spiked import spiked_covariance
+from online_psp.engine.types import Floats
+from online_psp.metrics import subspace_error
+from online_psp.pca.robust import Guard, outlyingness
+
+KINDS = ("scattered", "clump", "first", "direction")
+
+
+@functools.cache
+def problem(name: str) -> tuple[Floats, int]:
+    if name == "MNIST":
+        return np.asarray(load("mnist").X[:6000], dtype=np.float64), 16
+    return spiked_covariance(4000, 60 if name == "few features" else 300, 8, 0.01, seed=3).X, 8
+
+
+def spoiled(X: Floats, kind: str, seed: int = 0) -> tuple[Floats, Any]:
+    """5 % of the rows are gross, 20 times the spread: the rows, and which of them."""
+    rng, (n, D), X = np.random.default_rng(seed), X.shape, X.copy()
+    gross = np.zeros(n, dtype=bool)
+    if kind == "clump":
+        gross[n // 2 : n // 2 + n // 20] = True
+    elif kind == "first":
+        gross[:100] = True
+    else:
+        gross[rng.choice(n, n // 20, replace=False)] = True
+    if kind == "direction":
+        way = rng.standard_normal(D)
+        X[gross] = X.mean(axis=0) + 20 * np.sqrt(X.var(axis=0).sum()) * np.outer(
+            rng.standard_normal(gross.sum()), way / np.linalg.norm(way)
+        )
+    else:
+        X[gross] = X.mean(axis=0) + 20 * np.sqrt(X.var(axis=0).mean()) * rng.standard_normal((gross.sum(), D))
+    return X, gross
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["spiked", "few features", "MNIST"])
+def test_gross_rows_do_not_move_the_model(name: str, kind: str, request: pytest.FixtureRequest) -> None:
+    if name == "MNIST":
+        request.getfixturevalue("data_home")
+    X, K = problem(name)
+    G, gross = spoiled(X, kind)
+    truth = PCA(K).fit(X[~gross])
+    model, plain = OnlinePCA(K, robust=True).fit(G), OnlinePCA(K).fit(G)
+    error = subspace_error(model.components_.T, truth.components_.T)
+    assert error <= 0.1
+    assert error <= 0.25 * subspace_error(plain.components_.T, truth.components_.T), "a quarter of the plain model's error, at most"
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.05)
+    influence = model.sample_influence(G)
+    assert influence[~gross].mean() > 0.99
+    assert influence[gross].mean() < 0.1
+    assert model.n_samples_seen_ == len(G)
+    assert model.effective_samples_ < len(G) - 0.8 * gross.sum()
+
+
+@pytest.mark.parametrize("name", ["spiked", "few features", "MNIST"])
+def test_clean_rows_give_the_plain_model_nearly(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "MNIST":
+        request.getfixturevalue("data_home")
+    X, K = problem(name)
+    truth = PCA(K).fit(X).components_.T
+    errors = [subspace_error(OnlinePCA(K, robust=robust).fit(X).components_.T, truth) for robust in (True, False)]
+    assert errors[0] <= errors[1] + 0.02
+
+
+def test_a_new_regime_is_followed() -> None:
+    """With a half-life the error falls to a tenth of the jump within twice the plain model's time."""
+    one, two = spiked_covariance(3000, 200, 5, 0.01, seed=1).X, 3.0 * spiked_covariance(4000, 200, 5, 0.01, seed=2).X
+    truth = PCA(5).fit(two).components_.T
+    times = []
+    for robust in (False, True):
+        model = OnlinePCA(5, robust=robust, half_life=500).fit(one)
+        for done in range(0, 4000, 50):
+            model.partial_fit(two[done : done + 50])
+            if subspace_error(model.components_.T, truth) < 0.1:
+                break
+        times.append(done + 50)
+    assert times[0] < 2000, "the plain model does not follow either"
+    assert times[1] <= 2 * times[0], f"{times[1]} rows, where the plain model takes {times[0]}"
+
+
+def test_holes_and_gross_rows_together() -> None:
+    X, K = problem("spiked")
+    X = X[:1800]
+    for kind in ("first", "direction"):
+        G, gross = spoiled(X, kind)
+        H = np.where(np.random.default_rng(4).random(G.shape) < 0.2, np.nan, G)
+        H[50] = np.nan
+        truth = PCA(K).fit(X[~gross]).components_.T
+        model = OnlinePCA(K, robust=True, missing="impute").fit(H)
+        plain = OnlinePCA(K, missing="impute").fit(H)
+        error = subspace_error(model.components_.T, truth)
+        assert error <= 0.1, kind
+        assert error <= 0.25 * subspace_error(plain.components_.T, truth), kind
+        assert np.isfinite(model.impute(H)).all()
+        assert model.sample_influence(H)[gross].mean() < 0.15
+
+
+@pytest.mark.parametrize("name", ["spiked", "few features"])
+@pytest.mark.parametrize("options", [{}, {"half_life": 400.0}, {"standardize": True}, {"missing": "impute"}])
+def test_cuts_and_files_do_not_matter(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    X, K = problem(name)
+    G, _ = spoiled(X[:1200], "scattered")
+    whole, cut = OnlinePCA(K, robust=True, **options).fit(G), OnlinePCA(K, robust=True, **options)
+    rng, done = np.random.default_rng(5), 0
+    while done < 1200:
+        stop = done + int(rng.integers(1, 300))
+        cut.partial_fit(G[done:stop])
+        cut.save(tmp_path / "m.psp")
+        cut = OnlinePCA.load(tmp_path / "m.psp")
+        done = stop
+    assert np.array_equal(whole.components_, cut.components_)
+    assert np.array_equal(whole.sample_influence(G), cut.sample_influence(G))
+    assert np.array_equal(copy.deepcopy(whole).mean_, whole.mean_)
+
+
+def test_merging_and_few_rows() -> None:
+    X, K = problem("spiked")
+    G, gross = spoiled(X, "scattered")
+    merged = OnlinePCA(K, robust=True).fit(G[:2000]).merge(OnlinePCA(K, robust=True).fit(G[2000:]))
+    assert subspace_error(merged.components_.T, PCA(K).fit(X[~gross]).components_.T) < 0.05
+    assert merged.sample_influence(G)[gross].mean() < 0.1
+    merged.partial_fit(G[:300])
+    with pytest.raises(ValueError, match="robust model and one that is not"):
+        merged.merge(OnlinePCA(K).fit(X))
+    for n in (1, 2, 5, 40):
+        few = OnlinePCA(K, robust=True).fit(X[:n] if n > 1 else X[:2])
+        assert np.isfinite(few.components_).all()
+        assert np.isfinite(few.transform(X[:3])).all()
+    assert (OnlinePCA(K).fit(X[:100]).sample_influence(G) == 1.0).all(), "without the option all rows count fully"
+
+
+def test_one_huge_row_and_rows_that_are_all_alike() -> None:
+    X, K = problem("spiked")
+    G = X.copy()
+    G[[0, 700, 3999]] = 1e100
+    model = OnlinePCA(K, robust=True).fit(G)
+    assert subspace_error(model.components_.T, PCA(K).fit(X).components_.T) < 0.05
+    constant = OnlinePCA(2, robust=True).fit(np.ones((50, 10)))
+    assert np.isfinite(constant.components_).all()
+    assert (constant.sample_influence(np.ones((3, 10))) == 1.0).all()
+
+
+def test_weights_fall_as_the_inverse_square() -> None:
+    guard = Guard(0.0, 1.0)
+    edge = np.exp(guard.limit)
+    assert np.allclose(guard.weights(np.array([0.0, 1.0, edge, 2 * edge, 10 * edge])), [1.0, 1.0, 1.0, 0.25, 0.01])
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((100, 20))
+    rows[7] *= 30.0
+    assert np.argmax(outlyingness(rows)) == 7
+
+
+@parametrize_with_checks([OnlinePCA(2, robust=True)])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    if "sample_weight_equivalence" in check.func.__name__:
+        pytest.skip("medians do not count weights: two rows of weight one are not one of weight two")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
