@@ -106,7 +106,7 @@ def test_reading_changes_nothing(name: str, D: int) -> None:
 
 def test_an_algorithm_of_one_file_and_one_line_is_everywhere(tmp_path: Path) -> None:
     X = spiked(400, 30, 3)
-    oja = ALGORITHMS["oja"](3, scale=20.0)
+    oja = ALGORITHMS["oja"](3)
     oja.fit_block(X)
     assert subspace_error(oja.get_components(), np.linalg.svd(X)[2][:3].T) < 0.2
     oja.save(tmp_path / "oja.psp")

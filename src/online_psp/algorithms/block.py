@@ -128,6 +128,7 @@ class BlockPCA(StreamingAlgorithm):
     Running = BlockRunning
     most_step = 1.0
     takes_arrays = True
+    block_changes_results = True
 
     def __init__(
         self,

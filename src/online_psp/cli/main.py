@@ -16,6 +16,7 @@ from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.score import score
 from online_psp.cli.transform import transform
+from online_psp.cli.watch import watch
 
 app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
 
@@ -43,6 +44,7 @@ app.command()(score)
 app.command()(info)
 app.command()(merge)
 app.command()(plot)
+app.command()(watch)
 
 
 @app.command()
