@@ -33,7 +33,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
 }
 
 
-SHARES = {"kills": 4.0, "models": 5.0, "data": 2.0}  # of the time, where others have one
+SHARES = {"kills": 8.0, "models": 16.0, "data": 3.0}  # of the time, where others have one
 
 
 def warm(folder: Path) -> None:
