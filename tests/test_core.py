@@ -18,6 +18,7 @@ from online_psp.engine import sizes
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, spiked
 from tests.test_pca import wide
+from tests.torture.sharing import serialised
 
 FROZEN = Path(__file__).parent / "data" / "models"
 
@@ -312,6 +313,11 @@ def in_threads(tasks: list[Any]) -> None:
         for thread in threads:
             thread.join()
     assert not problems, problems[0]
+
+
+def test_many_calls_from_eight_threads_are_those_of_one() -> None:
+    """``make torture`` makes 100,000 of them."""
+    assert serialised(4_000) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
