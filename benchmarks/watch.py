@@ -23,8 +23,8 @@ from online_psp.watch import Dashboard, PageSettings
 from online_psp.watch.frames import Facts, Frame, Piece, Scored, packed
 
 BLOCK = 256
-_SECONDS = 15.0  # of learning, for each of the two
-_ROUNDS = 5
+_SECONDS = 12.0  # of learning, for each of the two
+_ROUNDS = 3
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9
 

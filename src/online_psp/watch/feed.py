@@ -60,6 +60,7 @@ class Feed:
         self._unplaced: list[tuple[Alarm, AnyRows, Snapshot, tuple[float, float]]] = []
         self._waiting_rows = self._waiting_scores = self.uncharted = 0
         self._outliers: int | None = None
+        self._alarms = 0
         self._told: dict[str, Any] | None = None
 
     def tell(self, **told: Any) -> None:
@@ -68,6 +69,7 @@ class Feed:
 
     def witness(self, alarm: Alarm, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> None:
         """Keep the row that raised an alarm, and the model by which it was judged; the monitor calls this."""
+        self._alarms += 1
         if len(self._unplaced) < _WITNESSES:
             self._unplaced.append((alarm, row, seen, limits))
 
@@ -147,7 +149,9 @@ class Feed:
 
     def _frame(self, model: OnlinePCA, now: float) -> bytes:
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
-        facts = self._facts()._replace(monitored=self._outliers is not None, outliers=self._outliers, uncharted=self.uncharted)
+        facts = self._facts()._replace(
+            monitored=self._outliers is not None, outliers=self._outliers, alarms=self._alarms, uncharted=self.uncharted
+        )
         frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), list(self._scores), list(self._witnesses), self._told)
         data = packed(frame)
         for kept in (self._pieces, self._scores, self._witnesses):
