@@ -165,6 +165,7 @@ def test_at_most_four_hand_overs_a_second(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_costly_copy_is_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner's processor time goes by at the rate of the clock, and then stands still."""
     clock, worked = [0.0], [0.0]
     monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
     monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: worked[0])
@@ -176,9 +177,14 @@ def test_a_costly_copy_is_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     taker, model = Feed(offer), OnlinePCA(K).fit(data(50))
     for _ in range(1000):
         clock[0] += 0.01
+        worked[0] += 0.01
         taker.take(model, data(1))
     assert taker.handed_over == 5, "20 ms each are a hundredth of the time at one in two seconds"
     assert taker.spent <= 0.011 * 10
+    for _ in range(1000):
+        clock[0] += 0.01
+        taker.take(model, data(1))
+    assert taker.handed_over == 10, "a learner that waits hands over all the same"
 
 
 def test_what_waits_for_a_page_that_does_not_listen_is_bounded() -> None:

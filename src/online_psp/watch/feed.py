@@ -1,11 +1,14 @@
 """The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
 
 A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
-model is copied at most four times a second, and never more than a hundredth of the time: a model whose copy takes long is copied seldom.
+model is copied at most four times a second, and as long as that is not more than a hundredth of the learner's processor time. A learner
+that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a hundredth of the
+clock's time. So a model whose copy takes long is copied seldom.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,8 +29,9 @@ from online_psp.watch.frames import Facts, Frame, Piece, Scored, Witness, packed
 EVERY = 0.25
 """Seconds between two hand-overs, at least."""
 _SHARE = 100  # a hand-over may take one part in so many of the time
-_SLOT = 0.02  # seconds in which so many rows, and bytes of rows, are copied at most:
-_SLOT_ROWS, _SLOT_BYTES = 64, 1 << 19
+_SELDOM = 1.0  # seconds after which it is the clock's time that counts
+_SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
+_SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
 _PIECE_ROWS = 512  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
@@ -52,7 +56,8 @@ class Feed:
         """Seconds of processor time that the learner has given to the page so far."""
         self.handed_over = 0
         """How many frames."""
-        self._due = self._slot_ends = 0.0
+        self._last_cost = self._slot_ends = 0.0
+        self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
         self._slot_rows = 0
         self._pieces: deque[Piece] = deque()
         self._scores: deque[Scored] = deque()
@@ -103,7 +108,7 @@ class Feed:
             self.row = int(numbers[-1])
             self._sample(rows, numbers, ids, now)
             self._keep_scores(numbers, found)
-        if now >= self._due:
+        if self._is_due(now, began):
             self._hand_over(model, now)
         self.spent += time.thread_time() - began
 
@@ -141,11 +146,16 @@ class Feed:
             self._waiting_scores -= dropped
             self.uncharted += dropped
 
+    def _is_due(self, now: float, work: float) -> bool:
+        passed, least = now - self._last, _SHARE * self._last_cost
+        return passed >= EVERY and (work - self._last_work >= least or (passed >= _SELDOM and passed >= least))
+
     def _hand_over(self, model: OnlinePCA, now: float) -> None:
         began = time.thread_time()
         if self._offer(lambda: self._frame(model, now)):
             self.handed_over += 1
-        self._due = now + max(EVERY, _SHARE * (time.thread_time() - began))
+        self._last, self._last_work = now, time.thread_time()
+        self._last_cost = self._last_work - began
 
     def _frame(self, model: OnlinePCA, now: float) -> bytes:
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
@@ -172,9 +182,9 @@ def _copied(rows: Any, chosen: NDArray[np.int64]) -> Any:
     if hasattr(rows, "columns"):  # a data frame
         rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen.tolist()]
         return np.asarray(rows, dtype=np.float64)
-    if issparse(rows):
-        return rows[chosen]
-    return np.array(to_host(rows[chosen]) if not isinstance(rows, np.ndarray) else rows[chosen])
+    if issparse(rows) or isinstance(rows, np.ndarray):
+        return rows[chosen]  # by numbers, and so a copy
+    return np.array(to_host(rows[chosen]))
 
 
 def _texts(ids: Any, chosen: NDArray[np.int64]) -> list[list[str]] | None:
