@@ -48,9 +48,7 @@ def main() -> None:
     """Both tables."""
     with threadpool_limits(1):
         print("The learner's time, one thread; with the page a browser looks at it on the same machine")
-        print(
-            "| model | hand-over, µs | other calls, µs | their share | processor time with page / without | clock time with page / without |"
-        )
+        print("| model | hand-over, µs | other calls, µs | their share | processor time with page / without | clock time |")
         print("|---|---|---|---|---|---|")
         for name, D, K in (("OnlinePCA", 784, 16), ("OnlinePCA", 784, 64), ("OnlinePCA", 10_000, 16), ("Monitor", 784, 16)):
             _learner(name, D, K)
@@ -100,30 +98,6 @@ def _rows(D: int, K: int) -> Floats:
     rng = np.random.default_rng(0)
     scales = np.linspace(3.0, 1.5, K)[:, np.newaxis]
     return np.asarray(rng.standard_normal((8 * BLOCK, K)) @ (scales * rng.standard_normal((K, D))) + rng.standard_normal((8 * BLOCK, D)))
-
-
-def _rate(
-    blocks: list[Floats], D: int, K: int, monitored: bool, beside: tuple[Any, Dashboard] | None
-) -> tuple[float, float, tuple[float, float]]:
-    """Rows a second; the share of the page in the learner's processor time; seconds of a call that hands over, and of the others."""
-    learner, page = beside if beside is not None else (_learning(K, monitored), None)
-    learn: Callable[[Floats], Any] = learner.update if monitored else learner.partial_fit
-    own: list[float] = []
-    other: list[float] = []
-    for block in blocks:  # the exact phase, and compilation, come before
-        learn(block)
-    rows, began, worked = 0, time.perf_counter(), time.thread_time()
-    while time.perf_counter() - began < _SECONDS / _ROUNDS:
-        for block in blocks:
-            found = learn(block)
-            if page is not None:
-                before, handed = time.thread_time(), page.feed.handed_over
-                page.update(block, found if monitored else None)
-                (own if page.feed.handed_over > handed else other).append(time.thread_time() - before)
-            rows += len(block)
-    share = (sum(own) + sum(other)) / (time.thread_time() - worked)
-    costs = (statistics.median(own), statistics.median(other)) if own and other else (0.0, 0.0)
-    return rows / (time.perf_counter() - began), share, costs
 
 
 @contextlib.contextmanager
