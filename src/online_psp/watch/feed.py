@@ -32,7 +32,8 @@ _SHARE = 100  # a hand-over may take one part in so many of the time
 _SELDOM = 1.0  # seconds after which it is the clock's time that counts
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
-_PIECE_ROWS = 512  # rows of one hand-over
+_SLOT_SHARE = 200  # copying rows may take one part in so many of the processor time
+_PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
 
@@ -59,6 +60,7 @@ class Feed:
         self._last_cost = self._slot_ends = 0.0
         self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
         self._slot_rows = 0
+        self._slot_work = -math.inf  # processor's time from which on rows are copied again
         self._pieces: deque[Piece] = deque()
         self._scores: deque[Scored] = deque()
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
@@ -106,7 +108,9 @@ class Feed:
             numbers = np.arange(self.row + 1, self.row + count + 1)
         if count:
             self.row = int(numbers[-1])
-            self._sample(rows, numbers, ids, now)
+            if now >= self._slot_ends + EVERY or began >= self._slot_work:
+                self._sample(rows, numbers, ids, now)
+                self._slot_work = began + _SLOT_SHARE * (time.thread_time() - began)
             self._keep_scores(numbers, found)
         if self._is_due(now, began):
             self._hand_over(model, now)
@@ -127,7 +131,8 @@ class Feed:
         chosen = len(numbers) - 1 - (np.arange(count)[::-1] * len(numbers)) // count  # the newest is always among them
         self._pieces.append(Piece(numbers[chosen], _copied(rows, chosen), _texts(ids, chosen)))
         self._waiting_rows += count
-        while self._waiting_rows > _PIECE_ROWS and len(self._pieces) > 1:
+        most = min(_PIECE_ROWS, _PIECE_BYTES // (8 * max(1, rows.shape[1])))
+        while self._waiting_rows > most and len(self._pieces) > 1:
             self._waiting_rows -= len(self._pieces.popleft().numbers)
 
     def _keep_scores(self, numbers: NDArray[np.int64], found: Update | None) -> None:
