@@ -37,7 +37,7 @@ def published_rates(name: str, t: int, gamma: float = 2.0) -> tuple[float, ...]:
     if name in ("sm", "fsm"):
         step = 2.0 / (gamma * t + 5.0)
         return step, step
-    return {"ipca": (1.0 / (t + 1.0),), "ccipca": (min(3.0, t) / (t + 1.0),), "block": (1.0 / t,), "oja": (1.0 / t,)}[name]
+    return {"ipca": (1.0 / (t + 1.0),), "ccipca": (min(3.0, t) / (t + 1.0),)}.get(name, (1.0 / t,))
 
 
 def reference_run(name: str, X: Floats, K: int, gamma: float = 2.0, keep: bool = True) -> Trajectory:
@@ -50,6 +50,10 @@ def reference_run(name: str, X: Floats, K: int, gamma: float = 2.0, keep: bool =
         if keep or t == len(X):
             bases.append(module.reference_basis(state))
     return Trajectory(bases, np.array(outputs), state)
+
+
+RUNS = [(name, gamma) for name in NAMES for gamma in ((0.6, 2.0) if name in ("sm", "fsm") else (2.0,))]
+"""Every algorithm, those with a γ at two of them."""
 
 
 def options(name: str, gamma: float) -> dict[str, Any]:

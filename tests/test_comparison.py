@@ -1,4 +1,4 @@
-"""The comparison page: peers from their papers, the runner, tables, the picture, the command."""
+"""The comparison page: the runner, tables, the picture, the command."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from online_psp.cli.main import app
-from online_psp.comparison import plot, problems, results, runner, tables
+from online_psp.comparison import packages, plot, problems, results, runner, tables
 from online_psp.comparison.methods import LOOP, MEMORY, OURS, PEER, Method, Setting, methods
-from online_psp.comparison.peers import adaoja, history, packages
 from online_psp.comparison.problems import Problem, Size, prepare
 from online_psp.comparison.results import Result, choose_shown, write_csv
-from online_psp.datasets import SpikedCovariance
 from online_psp.engine.types import Floats
 from online_psp.experiments.plots import save
-from online_psp.metrics import batch_components, standardize, subspace_error
+from online_psp.metrics import subspace_error
 
 TINY = Size(400, 40, 300, 4)
 ALL = [(method, setting) for method in methods() for setting in method.settings]
@@ -40,55 +38,6 @@ def needs(method: Method) -> None:
 @pytest.fixture(scope="module")
 def tiny() -> Problem:
     return prepare("spiked", TINY)
-
-
-# Peers, from their papers
-
-
-@pytest.fixture(scope="module")
-def spiked() -> Floats:
-    return standardize(SpikedCovariance(60, 4, 0.01, seed=3).draw(4000))
-
-
-@pytest.mark.parametrize(("seed", "block"), [(0, 10), (1, 40), (2, 7)])
-def test_adaoja_finds_the_subspace(spiked: Floats, seed: int, block: int) -> None:
-    Q = adaoja.adaoja(spiked, 4, block, seed)
-    assert np.abs(Q.T @ Q - np.eye(4)).max() < 1e-12
-    assert subspace_error(Q, batch_components(spiked, 4)) < 0.1
-
-
-def test_adaoja_step_is_the_papers() -> None:
-    rng = np.random.default_rng(0)
-    X, state = rng.standard_normal((5, 8)), adaoja.start(8, 2, seed=1)
-    found = adaoja.step(state, X)
-    for k in range(2):
-        gradient = sum(x * (x @ state.Q[:, k]) for x in X) / 5
-        assert found.b[k] == pytest.approx(np.sqrt(1e-10 + gradient @ gradient), rel=1e-12)
-    moved = state.Q + X.T @ X @ state.Q / 5 @ np.diag(1 / found.b)
-    assert subspace_error(found.Q, moved) < 1e-13
-
-
-@pytest.mark.parametrize(("block", "iterations", "most"), [(10, 1, 0.03), (40, 1, 0.03), (40, 3, 0.02), (7, 2, 0.02)])
-def test_history_pca_finds_the_subspace(spiked: Floats, block: int, iterations: int, most: float) -> None:
-    Q = history.history_pca(spiked, 4, block, iterations)
-    assert np.abs(Q.T @ Q - np.eye(4)).max() < 1e-12
-    assert subspace_error(Q, batch_components(spiked, 4)) < most
-
-
-def test_history_pca_step_is_the_papers() -> None:
-    rng = np.random.default_rng(0)
-    first, second = rng.standard_normal((2, 6, 9))
-    state = history.step(history.start(9, 3, seed=1), first, 2)
-    found = history.step(state, second, 2)
-    A = state.Q @ np.diag(state.variances) @ state.Q.T / 2 + second.T @ second / 6 / 2
-    Q = np.linalg.qr(A @ state.Q)[0]
-    assert subspace_error(found.Q, A @ Q) < 1e-13
-    np.testing.assert_allclose(found.variances, np.linalg.norm(A @ Q, axis=0), rtol=1e-12)
-
-
-def test_history_pca_of_one_block_is_batch_pca(spiked: Floats) -> None:
-    Q = history.history_pca(spiked[:200], 4, block=200, iterations=60)
-    assert subspace_error(Q, batch_components(spiked[:200], 4)) < 1e-10
 
 
 # Methods

@@ -104,9 +104,29 @@ def test_reading_changes_nothing(name: str, D: int) -> None:
     assert pickle.dumps(read) == pickle.dumps(plain), "a copy has arrays of its own"
 
 
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_shares_nothing(name: str, kind: Any) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((260, 60)) / np.arange(1, 61)
+    model = ALGORITHMS[name](3, 60)
+    model.fit_block(X[:100])
+    model.fit_block(kind(X[100:150]))
+    twin = copy.copy(model)
+    before = model.get_components()
+    twin.fit_block(kind(rng.standard_normal((90, 60))))
+    assert np.array_equal(model.get_components(), before), "the model moved when its copy learned"
+    alone = ALGORITHMS[name](3, 60)
+    alone.fit_block(X[:100])
+    alone.fit_block(kind(X[100:150]))
+    for each in (model, alone):
+        each.fit_block(kind(X[150:]))
+    assert np.allclose(model.get_components(), alone.get_components(), atol=1e-9), "the copy had changed what the model goes on from"
+
+
 def test_an_algorithm_of_one_file_and_one_line_is_everywhere(tmp_path: Path) -> None:
     X = spiked(400, 30, 3)
-    oja = ALGORITHMS["oja"](3, scale=20.0)
+    oja = ALGORITHMS["oja"](3)
     oja.fit_block(X)
     assert subspace_error(oja.get_components(), np.linalg.svd(X)[2][:3].T) < 0.2
     oja.save(tmp_path / "oja.psp")

@@ -11,7 +11,7 @@ from online_psp import ALGORITHMS, CCIPCA, FSM, SM
 from online_psp.engine.store import least_scale
 from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES, options, reference_run, sized, spiked
+from tests.oracle import NAMES, RUNS, options, reference_run, sized, spiked
 from tests.test_algorithms import is_orthonormal
 
 
@@ -34,8 +34,7 @@ def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
     assert np.abs(Minv @ sm.M - np.eye(K)).max() <= 1e-6
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("gamma", [0.6, 2.0])
+@pytest.mark.parametrize(("name", "gamma"), RUNS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
     n = sized(20_000, 1200)

@@ -33,6 +33,7 @@ _MODULES = {
     "metrics": "metrics",
     "monitoring": "monitoring",
     "river": "integrations.river",
+    "watch": "watch",
 }
 
 

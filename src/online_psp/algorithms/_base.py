@@ -66,6 +66,8 @@ class StreamingAlgorithm(ABC):
     most_step: ClassVar[float] = BELOW_ONE
     #: Whether arrays of other libraries stay where they are; otherwise they are taken to NumPy.
     takes_arrays: ClassVar[bool] = False
+    #: Whether `block_size` is a parameter of the algorithm itself, so that results depend on it.
+    block_changes_results: ClassVar[bool] = False
     #: What a block costs, for the choice of its size.
     _cost: ClassVar[FixedCost]
 

@@ -8,27 +8,55 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas, eigh, lapack, qr, solve_triangular, svd
 
-from online_psp.engine.blas import add_product, full_gram, matmul
-from online_psp.engine.row_products import centred, combined, part_of, products, widened
-from online_psp.engine.rows import AnyRows
+from online_psp.engine.blas import add_product, full_gram, matmul, minus_gram
+from online_psp.engine.row_products import centred, combined, products, widened
+from online_psp.engine.rows import AnyRows, SparseRows
+from online_psp.engine.sparse_store import SparseStore
+from online_psp.engine.symmetric import fill_upper, scale_gram
 from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
-_ONCE = 0.1  # below this, one subspace iteration is enough
+_ONCE = 0.3  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
+_IMPLICIT = 64.0  # roundings of a step with sparse rows
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
 _FAINT = 1e-60
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 class Model(NamedTuple):
-    """``Bᵀ M B``: B (k, D) with orthonormal rows, M (k, k); `drift` bounds what rounding has added to ``B Bᵀ − I``."""
+    """``Bᵀ M B``: B (k, D) with orthonormal rows, M (k, k); `drift` bounds what rounding has added to ``B Bᵀ − I``.
 
-    B: Array
+    While rows are sparse B is in a store of its own kind, which moves in place.
+    """
+
+    B: Array | SparseStore
     M: Floats
     drift: float
+
+    @property
+    def k(self) -> int:
+        return self.B.K if isinstance(self.B, SparseStore) else len(self.B)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.B.V.dtype if isinstance(self.B, SparseStore) else self.B.dtype
+
+    def basis(self) -> Array:
+        """B as an array, (k, D), which is not to be changed."""
+        return self.B.read() if isinstance(self.B, SparseStore) else self.B
+
+    def own(self, rows: AnyRows) -> tuple[Model, AnyRows]:
+        """The same model and the same rows, free to be changed by `advance`."""
+        if not isinstance(rows, SparseRows) or rows.sums is None:
+            return self._replace(B=self.basis()), rows
+        before, after = rows.sums, rows.sums.copy()
+        rows = rows[:]
+        rows.sums = after
+        fits = isinstance(self.B, SparseStore) and self.B.sums is before
+        return self._replace(B=self.B.copy(after) if fits and isinstance(self.B, SparseStore) else self.basis()), rows
 
 
 class Plan(NamedTuple):
@@ -36,8 +64,8 @@ class Plan(NamedTuple):
 
     d: Floats
     """(k,): diagonal scaling of M + Pᵀ P"""
-    U: Floats
-    """(k, k): its Cholesky factor after that"""
+    inverse: Floats
+    """(k, k): its inverse, the upper half"""
     T: Floats
     """(b, k): ``P (M + Pᵀ P)⁻¹``"""
     sizes: Floats
@@ -54,7 +82,9 @@ class Turn(NamedTuple):
 
 
 def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> Model:
-    """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights; what comes in is left alone.
+    """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights.
+
+    Arrays that come in are left alone; but a basis in a store for sparse rows, and their running sum, move past the rows: see `Model.own`.
 
     Parameters
     ----------
@@ -68,24 +98,33 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
         Directions to keep.
     """
     model = model._replace(M=_faded(model.M, keep))
-    if len(model.B) == K:
+    if model.k == K:
+        model = model._replace(B=_suited(model, rows))
         parts = max(1, round(len(rows) / (_PART * K)))
         step, done = -(-len(rows) // parts), 0
         while done < len(rows):
             part = slice(done, min(done + step, len(rows)))
-            found = _try_fast(
-                model, part_of(rows, part), roots[part], _SAFE / parts
-            )  # residuals of all parts together are no larger than their sum
+            found = _try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
             if found is None and done == 0 and parts > 1:
                 step, parts = len(rows), 1
                 continue
             if found is None:
                 break
             model, done = found, part.stop
-        if done == len(rows):
-            return model
-        rows, roots = part_of(rows, slice(done, len(rows))), roots[done:]
-    return _exactly(model, widened(rows), roots, K)
+        rows, roots = rows[done:], roots[done:]
+    if len(rows):
+        model = _exactly(model, widened(rows), roots, K)
+        if isinstance(rows, SparseRows) and rows.sums is not None:
+            rows.sums.take(rows)
+    return model
+
+
+def _suited(model: Model, rows: AnyRows) -> Array | SparseStore:
+    """The basis, where products with such rows are cheap."""
+    if not isinstance(rows, SparseRows):
+        return model.basis()
+    fits = isinstance(model.B, SparseStore) and model.B.sums is rows.sums
+    return model.B if fits else SparseStore(model.basis(), rows.sums)
 
 
 def _faded(M: Floats, keep: float) -> Floats:
@@ -98,7 +137,7 @@ def _faded(M: Floats, keep: float) -> Floats:
 
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
     """K ordered directions, (K, D), with their variances; beyond those known, an orthonormal completion without variance."""
-    B, M, _ = model
+    B, M = model.basis(), model.M
     k, D = B.shape
     components, found = B, np.zeros(K)
     if k:
@@ -122,80 +161,100 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
 def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
     B, M, drift = model
-    eps = float(np.finfo(B.dtype).eps)
+    eps = float(np.finfo(model.dtype).eps)
     P, G = products(rows, B)
-    P, G = P * roots[:, np.newaxis], G * roots * roots[:, np.newaxis]
+    lengths = roots * np.sqrt(np.maximum(G.diagonal(), 0.0))
+    R = minus_gram(G, P)
+    scale_gram(R, roots)
+    P = P * roots[:, np.newaxis]
     plan = _plan(M, P)
     if plan is None:
         return None
-    lengths = np.sqrt(np.maximum(G.diagonal(), 0.0))
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
-    if leak * float(lengths @ plan.sizes) <= math.sqrt(eps):
-        R = G - full_gram(P)
-    else:  # that would not be good enough: the residuals themselves, in double precision
-        X, P, R = _residuals(B.astype(np.float64, copy=False), _weighted(rows, roots), leak)
+    if leak * float(lengths @ plan.sizes) > math.sqrt(eps):  # R is not good enough: the residuals themselves, in double precision
+        X, P, R = _residuals(model.basis().astype(np.float64, copy=False), _weighted(rows, roots), leak)
         plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
         return None
+    new: Array | SparseStore
     if X is None:
         new = combined(rows, B, turn.A, turn.C * roots)
     else:
-        new = matmul(turn.A, B.astype(np.float64, copy=False))
+        new = matmul(turn.A, model.basis().astype(np.float64, copy=False))
         add_product(new, 1.0, turn.C, X)
-        new = new.astype(B.dtype, copy=False)
-    drift += noise + 4.0 * eps
-    if drift > (1e-12 if eps < 1e-12 else 40.0 * eps):
-        return Model(*orthonormal(new, turn.M), 0.0)
-    return Model(new, turn.M, drift)
+        new = new.astype(model.dtype, copy=False)
+        if isinstance(rows, SparseRows):
+            new = _past(rows, new)
+    drift += noise + (_IMPLICIT if isinstance(new, SparseStore) else 4.0) * eps
+    if drift <= (1e-12 if eps < 1e-12 else 40.0 * eps):
+        return Model(new, turn.M, drift)
+    if isinstance(new, SparseStore):
+        B, M = orthonormal(new.read(), turn.M)
+        return Model(SparseStore(B, new.sums), M, 0.0)
+    return Model(*orthonormal(new, turn.M), 0.0)
+
+
+def _past(rows: SparseRows, B: Array) -> SparseStore:
+    """A store for a basis that has taken in these rows."""
+    if rows.sums is not None:
+        rows.sums.take(rows)
+    return SparseStore(B, rows.sums)
 
 
 def _plan(M: Floats, P: Floats) -> Plan | None:
     """None where squares across the block lose digits, as with a row inside the span of B but 1e3 times all before."""
-    d, U, pivot = graded_cholesky(M + matmul(P.T, P))
+    d, U, pivot = graded_cholesky(blas.dsyrk(1.0, P.T, beta=1.0, c=M.T))  # the upper half, which is all that is read
     if pivot < 1e-6:
         return None
-    T = lapack.dpotrs(U, (P * d).T, lower=0)[0].T * d
-    return Plan(d, U, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
+    inverse = lapack.dpotri(U, lower=0, overwrite_c=1)[0]
+    inverse *= d
+    inverse *= d[:, np.newaxis]
+    T: Floats = blas.dsymm(1.0, inverse, P.T).T
+    return Plan(d, inverse, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
 
 
 def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
-    d, U, T, _ = plan
-    least, bound = _smallest(d, U), float(np.sqrt(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
+    d, inverse, T, _ = plan
+    least, bound = _smallest(d, inverse), math.sqrt(float(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
     if bound > safe * least and _exceeds(R, safe * least):
         return None
-    T = np.ascontiguousarray(T)
-    Y = P + matmul(R, T)
+    RT = matmul(R, T)
+    Y = P + RT
     if bound > _ONCE * least:
-        factor, pivots, failed = lapack.dgetrf(((M + matmul(P.T, Y)) * d * d[:, np.newaxis]).T)
+        factor, pivots, failed = lapack.dgetrf(((M + matmul(P.T, Y)) * d * d[:, np.newaxis]).T, overwrite_a=1)
         if failed:
             return None
-        T = np.ascontiguousarray(lapack.dgetrs(factor, pivots, (Y * d).T)[0].T * d)
-        Y = P + matmul(R, T)
-    return _turned(M, P, T, Y, explicit)
+        T = lapack.dgetrs(factor, pivots, (Y * d).T, overwrite_b=1)[0].T * d
+        RT = matmul(R, T)
+        Y = P + RT
+    return _turned(M, P, T, RT, Y, explicit)
 
 
-def _turned(M: Floats, P: Floats, T: Floats, Y: Floats, explicit: bool) -> Turn | None:
+def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, explicit: bool) -> Turn | None:
     """The rows of ``B + Tᵀ (X − P B)`` made orthonormal, and M in their coordinates."""
     k = len(M)
-    H = matmul(T.T, Y - P)
+    H = blas.dgemm(1.0, T.T, RT.T, trans_b=1)
     H.flat[:: k + 1] += 1.0
-    V, failed = lapack.dpotrf(H, lower=0, clean=1)  # H = Vᵀ V
+    V, failed = lapack.dpotrf(H, lower=0, clean=1, overwrite_a=1)  # H = Vᵀ V
     if failed:
         return None
+    V = lapack.dtrtri(V, lower=0, overwrite_c=1)[0]
     A = np.eye(k, order="F")
     if not explicit:
-        A -= matmul(T.T, P)
-    A = blas.dtrsm(1.0, V, A, trans_a=1, overwrite_b=1)
-    C = blas.dtrsm(1.0, V, np.asfortranarray(T.T), trans_a=1)
-    M = blas.dtrsm(1.0, V, np.asfortranarray(M + matmul(Y.T, Y)), trans_a=1, overwrite_b=1)
-    M = blas.dtrsm(1.0, V, M, side=1, overwrite_b=1)
+        A = blas.dgemm(-1.0, T.T, P.T, trans_b=1, beta=1.0, c=A, overwrite_c=1)
+    A = blas.dtrmm(1.0, V, A, trans_a=1, overwrite_b=1)
+    C = blas.dtrmm(1.0, V, T.T, trans_a=1)
+    M = blas.dsyrk(1.0, Y.T, beta=1.0, c=M.T).T
+    fill_upper(M)
+    M = blas.dtrmm(1.0, V, M.T, trans_a=1, overwrite_b=1)
+    M = blas.dtrmm(1.0, V, M, side=1, overwrite_b=1)
     M = 0.5 * (M + M.T)
     if graded_cholesky(M)[2] < 0.1:  # the coordinates no longer follow the sizes of the directions: turn them
-        values, vectors = eigh(M)
+        values, vectors = eigh(M, driver="evd")
         if values[0] < 1e-12 * values[-1]:  # eigenvectors are not graded: leave it to the careful step
             return None
         vectors = vectors[:, ::-1]
@@ -205,22 +264,24 @@ def _turned(M: Floats, P: Floats, T: Floats, Y: Floats, explicit: bool) -> Turn 
 
 def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     """Scaling d, the upper Cholesky factor of ``diag(d) A diag(d)``, which has a unit diagonal, and its smallest squared pivot, 0 where
-    there is none.
+    there is none. Only the upper half of A is read.
     """
     diagonal = A.diagonal()
     if not len(A) or not (diagonal > 0).all():
         return A, A, 0.0
     d: Floats = 1.0 / np.sqrt(diagonal)
-    U, failed = lapack.dpotrf(A * d * d[:, np.newaxis], lower=0, clean=1, overwrite_a=1)
+    scaled = np.multiply(A, d, order="F")
+    scaled *= d[:, np.newaxis]
+    U, failed = lapack.dpotrf(scaled, lower=0, clean=1, overwrite_a=1)
     return d, U, 0.0 if failed else float(U.diagonal().min()) ** 2
 
 
-def _smallest(d: Floats, U: Floats) -> float:
-    """The smallest eigenvalue, by inverse iteration with a graded Cholesky factor: from above, within some per cent."""
+def _smallest(d: Floats, inverse: Floats) -> float:
+    """The smallest eigenvalue of a matrix, by power iterations on the upper half of its inverse: from above, within some per cent."""
     x, value = d * d, math.inf  # heavy on the small directions
     for _ in range(4):
         x = x / math.sqrt(x @ x)
-        y = d * lapack.dpotrs(U, d * x, lower=0)[0]
+        y = blas.dsymv(1.0, inverse, x)
         value = 1.0 / max(float(x @ y), _SMALLEST)
         x = y
     return min(value, 1.0 / math.sqrt(max(float(x @ x), _SMALLEST)))
@@ -266,8 +327,8 @@ def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Float
 
 def _exactly(model: Model, rows: AnyRows, roots: Floats, K: int) -> Model:
     """The same for rows in double precision, by decomposing everything."""
-    dtype, eps = model.B.dtype, float(np.finfo(model.B.dtype).eps)
-    B, M = model.B.astype(np.float64, copy=False), model.M
+    dtype, eps = model.dtype, float(np.finfo(model.dtype).eps)
+    B, M = model.basis().astype(np.float64, copy=False), model.M
     if len(B) and (model.drift > 0 or dtype != np.float64):
         B, M = orthonormal(B, M)
     found = _inside(B, M, rows, roots, eps) if 0 < len(B) < K else None
@@ -304,8 +365,8 @@ def _from_products(B: Floats, M: Floats, rows: AnyRows, roots: Floats, K: int) -
     stacked[k:, :k] = matmul(P * roots[:, np.newaxis], S.T) if k else 0.0
     stacked[k:, k:] = G * roots * roots[:, np.newaxis]
     keep = min(K, n)
-    values, vectors = eigh(stacked, subset_by_index=(n - keep, n - 1), check_finite=False, overwrite_a=True, driver="evr")
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = eigh(stacked, check_finite=False, overwrite_a=True, driver="evd")  # all of them take half the time of some
+    values, vectors = values[::-1][:keep], vectors[:, ::-1][:, :keep]
     if not values[0] > 0 or values[-1] < _RANGE * values[0]:
         return None
     vectors = vectors / np.sqrt(values)

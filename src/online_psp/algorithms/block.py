@@ -13,18 +13,16 @@ rows. The class finds the same in one of three ways, the cheapest that is safe:
 
 *fast*
     With ``P = X̂ Bᵀ`` and ``R = X̂ X̂ᵀ − P Pᵀ``, a subspace near that of B is the row space of ``B + Tᵀ (X̂ − P B)``, and one subspace
-    iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest
-    eigenvalue of
-    ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it is
-    taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
+    iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest eigenvalue
+    of ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it
+    is taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
 *exact*
     Eigenvectors of the Gram matrix of ``[S B; X̂]``, ``Sᵀ S = M``, where the variances kept are within a range of 1e8.
 *careful*
     Residuals projected out twice in double precision, and a singular value decomposition that squares nothing: for any range.
 
 D-sized work is three matrix products a block in the first two. M is kept *graded*: scaled to a unit diagonal it is well conditioned, so
-that
-directions may differ by 1e10 in size and lose nothing.
+that directions may differ by 1e10 in size and lose nothing.
 
 Blocks have 5K rows, and end at fixed places of the stream, so that any cut into calls gives the same model; one is closed only when K
 more rows have come after it. A read in between gives the model of all rows so far, the open ones included, and changes nothing.
@@ -32,7 +30,6 @@ more rows have come after it. A read in between gives the model of all rows so f
 
 from __future__ import annotations
 
-import copy
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -128,6 +125,7 @@ class BlockPCA(StreamingAlgorithm):
     Running = BlockRunning
     most_step = 1.0
     takes_arrays = True
+    block_changes_results = True
 
     def __init__(
         self,
@@ -246,7 +244,7 @@ class BlockPCA(StreamingAlgorithm):
 
     def _outputs(self, rows: Array) -> Array:
         """Coordinates of rows, (n, D), in the basis as of the last block, (n, K)."""
-        B = self._model.B
+        B = self._model.basis()
         Y = np.zeros((len(rows), self.K), dtype=self.dtype)
         if len(B):
             Y[:, : len(B)] = matmul(rows, B.T)
@@ -279,6 +277,7 @@ class BlockPCA(StreamingAlgorithm):
     def _made_dense(self, rows: AnyRows, shares: Floats) -> Array:
         """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
         if isinstance(rows, SparseRows) and rows.sums is not None:
+            self._model = self._model._replace(B=self._model.basis())  # which may be kept as a part that follows the sum
             rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
             made = centred(rows, self.dtype)
             rows.sums.take(rows)
@@ -301,9 +300,7 @@ class BlockPCA(StreamingAlgorithm):
     def _close_block(self, size: int) -> None:
         """Take the first `size` rows held into the model."""
         rows, n = self._held(), self._n
-        self._model = self._advanced(rows[:size], self._shares[:size])
-        if isinstance(rows, SparseRows) and rows.sums is not None:
-            rows.sums.take(rows[:size])
+        self._model = self._advanced(self._model, rows[:size], self._shares[:size])
         left = n - size
         self._shares[:left], self._n = self._shares[size:n].copy(), left
         if self._pending:
@@ -321,9 +318,9 @@ class BlockPCA(StreamingAlgorithm):
             rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
         return rows
 
-    def _advanced(self, rows: AnyRows, shares: Floats) -> Model:
+    def _advanced(self, model: Model, rows: AnyRows, shares: Floats) -> Model:
         left, keep = weights_left(shares)
-        return advance(self._model, rows, np.sqrt(left), keep, self.K)
+        return advance(model, rows, np.sqrt(left), keep, self.K)
 
     # Reading
 
@@ -333,14 +330,10 @@ class BlockPCA(StreamingAlgorithm):
     def _settled(self) -> Self:
         if not self._n:
             return self
-        twin = copy.copy(self)
-        twin._model = self._advanced(self._held(), self._shares[: self._n])
-        twin._pending, twin._n = [], 0
-        return twin
-
-    def __copy__(self) -> Self:
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__)  # only to be read: what is held is shared
+        twin._model = self._advanced(*self._model.own(self._held()), self._shares[: self._n])
+        twin._pending, twin._n = [], 0
         return twin
 
     def _close(self) -> None:
@@ -375,7 +368,7 @@ class BlockPCA(StreamingAlgorithm):
         if self._n:
             held = self._held()
             rows = np.array(centred(held, self.dtype))
-        return BlockRunning(self._model.B.copy(), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy())
+        return BlockRunning(np.array(self._model.basis()), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy())
 
     def _restore(self, running: BlockRunning) -> None:
         self._model = Model(np.array(running.B), np.array(running.M), running.drift)

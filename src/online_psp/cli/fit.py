@@ -14,7 +14,8 @@ import typer
 from online_psp.cli._common import check_not_source, echo, known_reading, open_rows, plural, print_json, remembered_columns
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
 from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
-from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
+from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
+from online_psp.cli._page import check_watching, shown
 
 Sources = Annotated[
     list[str], typer.Argument(help="Files, folders or quoted globs, read one after the other; file.h5::/dataset; - for standard input.")
@@ -41,6 +42,7 @@ class Task(NamedTuple):
     quiet: bool = False
     as_json: bool = False
     monitoring: dict[str, Any] = {}  # noqa: RUF012
+    watching: dict[str, Any] = {}  # noqa: RUF012
 
     @property
     def alarms(self) -> Path | None:
@@ -48,13 +50,14 @@ class Task(NamedTuple):
         return self.monitoring.get("monitor")
 
 
-@grouped(settings=SETTINGS, feeding=FEEDING, monitoring=MONITORING, reading=READING)
+@grouped(settings=SETTINGS, feeding=FEEDING, monitoring=MONITORING, watching=WATCHING, reading=READING)
 def fit(
     sources: Sources,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write; checkpoints go there too.")],
     settings: dict[str, Any],
     feeding: dict[str, Any],
     monitoring: dict[str, Any],
+    watching: dict[str, Any],
     reading: dict[str, Any],
     components: Annotated[
         str | None,
@@ -81,15 +84,16 @@ def fit(
         settings = {"n_components": _components(components), **settings}
     mode = "resume" if resume else "update" if update else "new"
     every, at_end = checkpoint_every, resume_at_end
-    _run(Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring))
+    _run(Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring, watching))
 
 
-@grouped(feeding=FEEDING, monitoring=MONITORING, reading=READING)
+@grouped(feeding=FEEDING, monitoring=MONITORING, watching=WATCHING, reading=READING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,
     feeding: dict[str, Any],
     monitoring: dict[str, Any],
+    watching: dict[str, Any],
     reading: dict[str, Any],
     checkpoint_every: Every = "60s",
     on_bad_row: OnBadRow = "stop",
@@ -98,7 +102,8 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Learn more rows on top of a model, and update its file in place."""
-    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, checkpoint_every, quiet, as_json, monitoring))
+    every = checkpoint_every
+    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, every, quiet, as_json, monitoring, watching))
 
 
 def _components(text: str) -> int | float:
@@ -121,6 +126,7 @@ def _check(task: Task) -> None:
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     check_monitoring(task)
+    check_watching(task.watching)
 
 
 def _run(task: Task) -> None:
@@ -149,7 +155,8 @@ def _run(task: Task) -> None:
         watch(task, run, continued=run is earlier)
         began = time.monotonic()
         try:
-            _drive(task, run, source, saving)
+            with shown(task, run, saving) as page:
+                _drive(task, run, source, saving)
         except KeyboardInterrupt:
             raise _stopped(task, run, saving) from None
         except runs.DifferentSourceError as error:
@@ -160,7 +167,10 @@ def _run(task: Task) -> None:
             if isinstance(error, OSError) and error.filename is None:
                 sentence = f"{task.output}: {error.strerror or error}."
             raise fail(f"{sentence}{_left(task, run, saving, earlier)}", DATA if isinstance(error, OSError) else code) from None
-    _report(task, run, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    _report(task, run, seconds)
+    if page is not None:
+        page.stay()
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:

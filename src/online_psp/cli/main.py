@@ -16,6 +16,7 @@ from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.score import score
 from online_psp.cli.transform import transform
+from online_psp.cli.watch import watch
 
 _NEXT = """
 Next:
@@ -51,6 +52,7 @@ app.command()(score)
 app.command()(info)
 app.command()(merge)
 app.command()(plot)
+app.command()(watch)
 
 
 @app.command()

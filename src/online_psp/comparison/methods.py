@@ -15,9 +15,7 @@ from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.utils import gen_batches
 
 from online_psp.algorithms import ALGORITHMS
-from online_psp.comparison.peers.adaoja import adaoja
-from online_psp.comparison.peers.history import history_pca
-from online_psp.comparison.peers.packages import prosvd
+from online_psp.comparison.packages import prosvd
 from online_psp.engine.types import Array, Floats
 from online_psp.experiments.baselines import BASELINES, started
 from online_psp.pca import OnlinePCA
@@ -63,7 +61,7 @@ class Method:
 
 
 def methods() -> list[Method]:
-    """All of them, this package's first."""
+    """All of them: this package's algorithms as they come first, then, among the peers, other people's at each of several settings."""
     return [*_ours(), *_loops(), *_peers(), *_in_memory()]
 
 
@@ -143,6 +141,8 @@ def _peers() -> Iterator[Method]:
     yield Method("proSVD, 2K cut to K", "proSVD, 2K cut to K", PEER, tuple(_blocks(_prosvd, 2, (1, 2, 5))), package="proSVD")
     yield Method("AdaOja", "AdaOja", PEER, tuple(_adaoja()))
     yield Method("History PCA", "History PCA", PEER, tuple(_history()))
+    yield Method("Frequent Directions", "Frequent Directions", PEER, tuple(_sketches()))
+    yield Method("Incremental SVD", "Incremental SVD", PEER, tuple(_blocks_of_svd()))
 
 
 Rows: TypeAlias = Callable[[int, int], int]
@@ -151,6 +151,10 @@ Rows: TypeAlias = Callable[[int, int], int]
 
 def _times(several: int) -> Rows:
     return lambda K, D: several * K
+
+
+def _rows(number: int) -> Rows:
+    return lambda K, D: number
 
 
 def _5D(K: int, D: int) -> int:
@@ -177,19 +181,42 @@ def _prosvd(oversampling: int, block: Rows) -> Fit:
     return lambda X, K: prosvd(X, K, oversampling * K, block(K, X.shape[1]))
 
 
+def _family(name: str, rank: Rows = lambda K, D: K, **options: Rows) -> Fit:
+    """An algorithm of the registry with so many directions, of which the leading K are read, and options that depend on K."""
+
+    def fit(X: Floats, K: int) -> Array:
+        D = X.shape[1]
+        model = ALGORITHMS[name](rank(K, D), D, **{option: value(K, D) for option, value in options.items()})
+        model.fit_block(X)
+        return np.asarray(model.get_components()[:, :K])
+
+    return fit
+
+
 def _adaoja() -> Iterator[Setting]:
-    yield Setting("B = 10 (the paper's)", lambda X, K: adaoja(X, K, 10))
+    yield Setting("B = 10 (the paper's)", _family("adaoja"))
     for n in (1, 5, 20):
-        yield Setting(f"B = {n if n > 1 else ''}K", lambda X, K, n=n: adaoja(X, K, n * K))  # type: ignore[misc]
-    yield Setting("B = 5K, 2K cut to K", lambda X, K: adaoja(X, 2 * K, 5 * K)[:, :K])
+        yield Setting(f"B = {n if n > 1 else ''}K", _family("adaoja", block_size=_times(n)))
+    yield Setting("B = 5K, 2K cut to K", _family("adaoja", _times(2), block_size=_times(5)))
 
 
 def _history() -> Iterator[Setting]:
-    yield Setting("B = 10 (the paper's), m = 1", lambda X, K: history_pca(X, K, 10, 1))
+    yield Setting("B = 10 (the paper's), m = 1", _family("history", block_size=_rows(10)))
     for n, m in ((5, 1), (20, 1), (5, 3), (20, 3)):
-        yield Setting(f"B = {n}K, m = {m}", lambda X, K, n=n, m=m: history_pca(X, K, n * K, m))  # type: ignore[misc]
+        yield Setting(f"B = {n}K, m = {m}", _family("history", block_size=_times(n), iterations=_rows(m)))
     for n in (5, 20):
-        yield Setting(f"B = {n}K, m = 3, 2K cut to K", lambda X, K, n=n: history_pca(X, 2 * K, n * K, 3)[:, :K])  # type: ignore[misc]
+        yield Setting(f"B = {n}K, m = 3, 2K cut to K", _family("history", _times(2), block_size=_times(n), iterations=_rows(3)))
+
+
+def _sketches() -> Iterator[Setting]:
+    for n in (2, 4, 8):
+        yield Setting(f"ℓ = {n}K", _family("fd", sketch=_times(n)))
+
+
+def _blocks_of_svd() -> Iterator[Setting]:
+    for n in (1, 5):
+        yield Setting(f"block {n if n > 1 else ''}K", _family("isvd", block_size=_times(n)))
+    yield Setting("block 2K, 2K cut to K", _family("isvd", _times(2), block_size=_times(2)))
 
 
 def _in_memory() -> Iterator[Method]:

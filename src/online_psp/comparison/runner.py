@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from online_psp.comparison.methods import LOOP, MEMORY, OURS, Fit, Method, Setting
-from online_psp.comparison.peers.packages import absent
+from online_psp.comparison.packages import absent
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result, choose_shown
 from online_psp.engine.types import Floats

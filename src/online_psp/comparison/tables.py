@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from online_psp.comparison.methods import LOOP, MEMORY, OURS
-from online_psp.comparison.peers.packages import INSTALL, river_note, version
+from online_psp.comparison.packages import INSTALL, river_note, version
 from online_psp.comparison.problems import Problem
 from online_psp.comparison.results import Result
 from online_psp.experiments.provenance import machine

@@ -73,6 +73,14 @@ def full_gram(X: Array) -> Array:
     return whole
 
 
+def minus_gram(G: Floats, P: Floats) -> Floats:
+    """``G − P Pᵀ``, the lower half, in the memory of G where that can be."""
+    if not P.size:
+        return np.ascontiguousarray(G)
+    whole = blas.dsyrk(-1.0, np.ascontiguousarray(P).T, beta=1.0, c=np.ascontiguousarray(G).T, trans=1, overwrite_c=1)
+    return np.asarray(whole.T)
+
+
 def dot(x: Array, y: Array) -> float:
     """``x · y``."""
     if not x.size:

@@ -1,8 +1,7 @@
 """A basis and its samples in orthonormal coordinates, for algorithms in which the norms of small residuals matter.
 
-An inner product of two residuals taken from a Gram matrix is only good to ``eps ‖x‖²``; coordinates in an orthonormal frame of ``[B;
-X]`` are
-good to ``eps ‖x‖``. IPCA and CCIPCA recur on these.
+An inner product of two residuals taken from a Gram matrix is only good to ``eps ‖x‖²``; coordinates in an orthonormal frame of ``[B; X]``
+are good to ``eps ‖x‖``. IPCA and CCIPCA recur on these.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Mean and variances of a stream: exact, in one pass, weighted, and mergeable.
 
 Let a row have the share ``s`` in the weighted average of all rows up to it: ``s = w/W``, W the sum of the weights so far, old ones faded
-where
-the stream forgets. Then, with μ and V the mean and the covariance before it, the centred row is ``x̃ = sqrt(1−s) (x − μ)``, and::
+where the stream forgets. Then, with μ and V the mean and the covariance before it, the centred row is ``x̃ = sqrt(1−s) (x − μ)``, and::
 
     μ ← μ + s (x − μ)
     V ← (1−s) V + s x̃ x̃ᵀ

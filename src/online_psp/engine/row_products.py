@@ -12,12 +12,15 @@ from online_psp.engine.blas import add_product, full_gram, matmul
 from online_psp.engine.csr import scatter_add
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
-from online_psp.engine.sparse_store import Compressed, compress
+from online_psp.engine.sparse_store import Compressed, SparseStore, compress
 from online_psp.engine.types import Array, Floats
 
 
-def products(rows: AnyRows, B: Array) -> tuple[Floats, Floats]:
+def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
     """``X Bᵀ`` (n, K) and ``X Xᵀ`` (n, n), both halves, in double precision; sparse rows are centred as they say."""
+    if isinstance(B, SparseStore):
+        assert isinstance(rows, SparseRows)
+        return B.compress(rows)
     if isinstance(rows, SparseRows):
         block = _compressed(rows, B)
         S = np.zeros(rows.D) if rows.sums is None else rows.sums.vector
@@ -30,8 +33,13 @@ def products(rows: AnyRows, B: Array) -> tuple[Floats, Floats]:
     return matmul(X, B.T).astype(np.float64, copy=False), full_gram(X).astype(np.float64, copy=False)
 
 
-def combined(rows: AnyRows, B: Array, A: Floats, C: Floats) -> Array:
-    """``A B + C X``, (K, D), a new array; sparse rows are centred as they say."""
+def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any:
+    """``A B + C X``, (K, D), a new array; sparse rows are centred as they say. A store moves in place, past rows of which it has the
+    products.
+    """
+    if isinstance(B, SparseStore):
+        B.move(A, C)
+        return B
     if isinstance(rows, ArrayRows):
         of = rows.library.of
         return np.asarray(to_host(of(A) @ of(B) + of(C) @ rows.X), dtype=B.dtype)
@@ -54,15 +62,6 @@ def centred(rows: AnyRows, dtype: np.dtype[Any]) -> Array:
     if isinstance(rows, SparseRows):
         return _compressed(rows, np.zeros((0, rows.D))).centred_rows(dtype)
     return rows.dense(dtype)
-
-
-def part_of(rows: AnyRows, part: slice) -> AnyRows:
-    """Some consecutive rows; sparse ones have a running sum of their own, which has passed the rows before them."""
-    piece = rows[part]
-    if isinstance(rows, SparseRows) and isinstance(piece, SparseRows) and rows.sums is not None and part.start:
-        piece.sums = rows.sums.copy()
-        piece.sums.take(rows[: part.start])
-    return piece
 
 
 def widened(rows: AnyRows) -> AnyRows:

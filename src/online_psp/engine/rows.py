@@ -1,8 +1,7 @@
 """Rows of samples, wherever they live: in a NumPy array, in a CSR matrix, or in an array of another library.
 
-:func:`as_rows` turns whatever a user passes into one of three classes with one interface. A slice of rows shares their memory, and
-nothing is
-converted before it is needed, block by block.
+:func:`as_rows` turns whatever a user passes into one of three classes with one interface. A slice of rows shares their memory, and nothing
+is converted before it is needed, block by block.
 """
 
 from __future__ import annotations

@@ -142,6 +142,13 @@ class SparseStore:
         self._block: Compressed | None = None
         self.refresh()
 
+    def copy(self, sums: Sums | None) -> SparseStore:
+        """The same basis with a running sum of its own, equal to that of this one."""
+        new = object.__new__(SparseStore)
+        new.__dict__.update(self.__dict__)
+        new.V, new.sums, new._heads = self.V.copy(), sums, self._heads.copy()
+        return new
+
     @property
     def _sum(self) -> Floats:
         return np.zeros(self.D) if self.sums is None else self.sums.vector

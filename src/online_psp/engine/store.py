@@ -2,8 +2,7 @@
 
 Over a block of n samples every algorithm here leaves its basis ``B`` (K×D) as a linear combination of the old basis and the samples ``X``
 (n×D). So the block is *compressed* into small arrays, ``P = X Bᵀ`` and ``G = X Xᵀ``, the algorithm *recurs* on those alone, sample by
-sample,
-and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
+sample, and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
 
 :class:`Store` is what an algorithm asks of the place where the basis is:
 
@@ -120,9 +119,8 @@ class DenseStore:
     """A basis in a NumPy array, and an open block below it.
 
     The basis is ``s`` times the first K rows of the stack: then ``B ← a B + C X`` adds to them, and scaling costs nothing. (BLAS would
-    scale
-    in a pass of its own.) The samples of an open block are the rows after them, so that a new one costs one matrix-vector product with the
-    stack, and the basis moves only when the block is full or somebody reads it.
+    scale in a pass of its own.) The samples of an open block are the rows after them, so that a new one costs one matrix-vector product
+    with the stack, and the basis moves only when the block is full or somebody reads it.
 
     Parameters
     ----------

@@ -50,6 +50,17 @@ def fill_upper(S: Floats) -> None:
 
 
 @kernel
+def scale_gram(G: Floats, roots: Floats) -> None:
+    """``G ← diag(roots) G diag(roots)`` from the lower half of G; both halves are filled."""
+    for i in range(G.shape[0]):
+        for j in range(i):
+            G[i, j] *= roots[i] * roots[j]
+        G[i, i] *= roots[i] * roots[i]
+        for j in range(i):
+            G[j, i] = G[i, j]
+
+
+@kernel
 def norm_of(S: Floats) -> float:
     """The Frobenius norm of a square matrix: between its largest eigenvalue and sqrt(K) times that."""
     total = 0.0

@@ -1,8 +1,7 @@
 """States as arrays and JSON, and back, by the annotations of their NamedTuples.
 
 A field ``W: Annotated[Array, "K", "D"]`` is an array of that shape, in the precision of the model; ``Floats`` is always float64. Letters
-that
-are not known beforehand take their size from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
+that are not known beforehand take their size from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
 them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples are stored as JSON.
 """
 

@@ -24,7 +24,7 @@ from online_psp.monitoring.memory import Memory
 from online_psp.monitoring.places import Places
 from online_psp.monitoring.recent import Recent, native
 from online_psp.monitoring.results import Alarm, Update, unknown
-from online_psp.monitoring.scores import chart_values, snapshot
+from online_psp.monitoring.scores import Snapshot, chart_values, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_half_life, check_times
@@ -134,6 +134,8 @@ class Monitor:
         self.alarms: list[Alarm] = []
         self.n_rows = self.n_left_out = 0
         self.overlap = math.nan
+        self.witness: Callable[[Alarm, AnyRows, Snapshot, tuple[float, float]], None] | None = None
+        """Called at an alarm with the row that raised it, the model that judged it, and its limits; belongs to this process alone."""
         self._lock = threading.RLock()
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
@@ -315,6 +317,8 @@ class Monitor:
             kind = diagnose(self._recent.last(len(self._recent)), since, judge.seen, judge.state.moments)
         alarm = Alarm(self.n_rows - 1, kind, found.chart, since)
         self.alarms.append(alarm)
+        if self.witness is not None:
+            self.witness(alarm, self._recent.last(1), judge.seen, judge.limits)
         self._charts.start()
         if self.on_drift == "reset":
             self.reset(since)
@@ -388,7 +392,7 @@ class Monitor:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"witness": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

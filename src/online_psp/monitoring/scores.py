@@ -145,12 +145,15 @@ def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
     one = getattr(x, "ndim", None) == 1 if hasattr(x, "ndim") else np.ndim(x) == 1
     values: Any = x
     rows = checked_rows(model, values.reshape(1, -1) if one and hasattr(values, "reshape") else [values] if one else values)
-    seen = snapshot(model)
+    found = contributions_by(snapshot(model), rows)
+    return Contributions(found.t2[0], found.spe[0]) if one else found
+
+
+def contributions_by(seen: Snapshot, rows: AnyRows) -> Contributions:
+    """`contributions` of checked rows (n, D), by a snapshot."""
     apart = centred(seen, rows.dense(np.dtype(np.float64)))
     y = apart @ seen.components.T
-    inside = (y / seen.variances) @ seen.components * apart
-    outside = (apart - y @ seen.components) ** 2
-    return Contributions(inside[0], outside[0]) if one else Contributions(inside, outside)
+    return Contributions((y / seen.variances) @ seen.components * apart, (apart - y @ seen.components) ** 2)
 
 
 def score(seen: Snapshot, rows: AnyRows) -> Scores:

@@ -20,11 +20,23 @@ from online_psp.io.runs._checkpoints import (
     write_model,
 )
 from online_psp.io.runs._driving import Saving, Stopped, drive, fit_stream
-from online_psp.io.runs._run import DifferentSourceError, Run, RunOptions, anew, difference, give_names, start, take_names, updating
+from online_psp.io.runs._run import (
+    DifferentSourceError,
+    Learned,
+    Run,
+    RunOptions,
+    anew,
+    difference,
+    give_names,
+    start,
+    take_names,
+    updating,
+)
 from online_psp.io.runs._steps import steps
 
 __all__ = [
     "DifferentSourceError",
+    "Learned",
     "Run",
     "RunOptions",
     "Saving",

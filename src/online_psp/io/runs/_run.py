@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_psp.io.alarms import AlarmFile, Written
 from online_psp.io.names import order_of
 from online_psp.io.sources import Source, SourceError, different
-from online_psp.monitoring import Monitor
+from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 
 NAMED = 20
@@ -22,6 +23,19 @@ REMEMBERED = 100
 
 class DifferentSourceError(SourceError):
     """A source that is not the one that a checkpoint was made from."""
+
+
+class Learned(NamedTuple):
+    """A block as it was learned, for whoever looks on."""
+
+    rows: Any
+    """(n, D): the good ones."""
+    numbers: NDArray[np.int64]
+    """(n,): of the rows in this epoch, from 1."""
+    ids: Any
+    """(n, number of ID columns), or None."""
+    found: Update | None
+    """What the monitor said of them, where there is one."""
 
 
 @dataclass
@@ -56,10 +70,12 @@ class Run:
     """What scores rows before the model learns them; `model` is its model. The checkpoint is then a monitor's model file."""
     alarms: AlarmFile | None = None
     """Table that the scores go to."""
+    onlooker: Callable[[Learned], None] | None = None
+    """Called after each step, also while a pipe is silent; it must not raise, wait, or keep the rows."""
 
     def header(self) -> dict[str, Any]:
         """What is stored beside the model, as JSON."""
-        found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms")}
+        found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms", "onlooker")}
         return {**found, "written": None if self.written is None else self.written._asdict()}
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from online_psp.io.names import order_of, ordered
 from online_psp.io.pacing import unbroken
-from online_psp.io.runs._run import NAMED, DifferentSourceError, Run, check_same
+from online_psp.io.runs._run import NAMED, DifferentSourceError, Learned, Run, check_same
 from online_psp.io.sources import Block, Source, SourceError
 from online_psp.monitoring import Update
 from online_psp.pca.forgetting import check_half_life
@@ -83,8 +83,9 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
 
 def _take(run: Run, block: Block, base: int, order: Any) -> None:
     """Learn a block, and move the position behind it."""
+    rows = ordered(block.rows, order)
     with unbroken():
-        found = _learn(run, ordered(block.rows, order), _times(run, block)) if block.rows.shape[0] else None
+        found = _learn(run, rows, _times(run, block)) if rows.shape[0] else None
         if run.alarms is not None:
             run.alarms.add(base + block.start, _kept(block), found)
         run.row = base + block.start + block.length
@@ -92,6 +93,9 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         run.skipped += len(block.bad)
         run.skipped_rows += [base + bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
         run.finished = False
+    if run.onlooker is not None:
+        good = np.flatnonzero(_kept(block))
+        run.onlooker(Learned(rows, base + block.start + 1 + good, None if block.ids is None else block.ids[good], found))
 
 
 def _times(run: Run, block: Block) -> Any:

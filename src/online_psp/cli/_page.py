@@ -1,0 +1,159 @@
+"""``--watch``: the live page beside `psp fit` and `psp update`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from online_psp.cli._errors import USAGE, fail, say, usage
+from online_psp.cli._options import WATCHING
+
+if TYPE_CHECKING:
+    from online_psp.cli.fit import Task
+
+
+def check_watching(watching: dict[str, Any]) -> None:
+    """Refuse options that have no meaning, and say what is not installed, before anything is read."""
+    if not watching.get("watch"):
+        for name in watching:
+            if name != "watch":
+                usage(f"{WATCHING[name].flags[0]} is an option of the live page: it needs --watch.")
+        return
+    check_page()
+
+
+def check_page() -> None:
+    """Say what is not installed."""
+    from online_psp.watch.settings import MissingServerError, check_installed
+
+    try:
+        check_installed()
+    except MissingServerError as error:
+        raise fail(str(error), USAGE) from None
+
+
+def page_settings(watching: dict[str, Any], **known: Any) -> Any:
+    """Settings of a page from what the user typed and what is known of the source."""
+    from online_psp.watch import PageSettings
+
+    try:
+        return PageSettings(**{**known, **{name: value for name, value in watching.items() if name in ("host", "port", "image")}})
+    except ValueError as error:
+        raise fail(str(error), USAGE) from None
+
+
+def check_image(shape: Any, features: int) -> None:
+    """Refuse a size of pictures that rows do not have."""
+    import math
+
+    if shape is not None and math.prod(shape) != features:
+        size = "x".join(str(length) for length in shape)
+        usage(f"--image {size} is {math.prod(shape)} values a row, and rows have {features}.")
+
+
+class Shown:
+    """A page beside a run.
+
+    Parameters
+    ----------
+    task : Task
+    run : runs.Run
+    saving : runs.Saving
+    """
+
+    def __init__(self, task: Task, run: Any, saving: Any) -> None:
+        from online_psp.watch import Dashboard
+
+        check_image(task.watching.get("image"), run.source["features"])
+        self.run, self.saving, self.open = run, saving, bool(task.watching.get("open"))
+        self._id_names: list[str] = [str(name) for name in run.reading.get("ids") or []]
+        settings = page_settings(
+            task.watching,
+            title=f"{run.source['name']} → {task.output}",
+            image=_image(run.source),
+            feature_names=run.source.get("feature_names"),
+            id_names=self._id_names,
+        )
+        watched = run.model if run.monitor is None else run.monitor
+        self._offset = self._last = 0
+        self.page = Dashboard(watched, settings, facts=self._facts, on_served=self._served)
+        run.onlooker = self._look
+
+    def _served(self, address: dict[str, Any]) -> None:
+        """Say where the page is; from a thread of the page."""
+        if "url" not in address:
+            say(f"{address.get('error', 'The page is not served.')} The fit goes on without it.")
+            return
+        if address["wanted"] not in (0, address["port"]):
+            say(f"Port {address['wanted']} is busy; the page is at port {address['port']}.")
+        say(f"The page is at {address['url']}")
+        if self.open:
+            import webbrowser
+
+            webbrowser.open(address["url"])
+
+    def _facts(self) -> Any:
+        from online_psp.watch.frames import Facts
+        from online_psp.watch.memory import resident
+
+        total = self.run.source.get("total")
+        return Facts(
+            memory=resident(),
+            saved=None if self.saving.last is None else time.monotonic() - self.saving.last,
+            total=None if total is None else int(total) * int(self.run.epochs),
+        )
+
+    def _look(self, learned: Any) -> None:
+        """Hand a block over; a page that cannot be told is given up, and the fit goes on."""
+        try:
+            numbers = learned.numbers
+            if learned.ids is not None and len(self._id_names) != learned.ids.shape[1]:
+                self._id_names = [f"ID {i + 1}" for i in range(learned.ids.shape[1])]
+                self.page.tell(id_names=self._id_names)
+            if len(numbers):
+                if numbers[0] + self._offset <= self._last:  # another epoch
+                    self._offset = self._last
+                numbers = numbers + self._offset
+                self._last = int(numbers[-1])
+            self.page.update(learned.rows, learned.found, ids=learned.ids, numbers=numbers)
+        except Exception as error:
+            self.run.onlooker = None
+            say(f"The page is told no more ({type(error).__name__}: {error}). The fit goes on without it.")
+
+    def stay(self) -> None:
+        """Keep the page after the fit, where somebody sits at the terminal, until Ctrl-C."""
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            self.page.close()
+            return
+        self.page.finish()
+        with contextlib.suppress(KeyboardInterrupt):
+            say(f"The page stays at {self.page.wait()} until Ctrl-C.")
+            while self.page.alive:
+                time.sleep(0.2)
+        self.page.close()
+
+
+@contextlib.contextmanager
+def shown(task: Task, run: Any, saving: Any) -> Iterator[Shown | None]:
+    """Serve a page during a run, where one is asked for; whatever ends the run early ends the page, and says so on it."""
+    if not task.watching.get("watch"):
+        yield None
+        return
+    found = Shown(task, run, saving)
+    try:
+        yield found
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        found.page.close("stopped" if stopped else "failed", "" if stopped else str(error))
+        raise
+    finally:
+        run.onlooker = None
+
+
+def _image(source: dict[str, Any]) -> Any:
+    from online_psp.watch.settings import suited_image
+
+    return suited_image(source.get("image_shape"), source["features"])

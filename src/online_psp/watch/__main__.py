@@ -1,0 +1,55 @@
+"""The process that serves the page of a learner: frames come in on standard input, the address goes out on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+
+def main() -> int:
+    """Serve until the learner closes the pipe, or is gone."""
+    from online_psp.watch import frames
+    from online_psp.watch.settings import PageSettings
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(5)  # where cores are few, the learner comes first
+    told = frames.read(sys.stdin.buffer)
+    if told is None:
+        return 1
+    settings = PageSettings(**told)
+    from online_psp.watch.server import PageServer, in_background
+    from online_psp.watch.story import Story
+
+    story = Story(settings)
+    try:
+        server = PageServer(story, settings)
+    except OSError as error:
+        _say({"error": f"The page cannot be served at {settings.host}: {error.strerror or error}."})
+        return 1
+    _say({"url": server.url, "port": server.port, "wanted": settings.port, "process": os.getpid()})
+
+    def listen() -> None:
+        try:
+            while (frame := frames.read(sys.stdin.buffer)) is not None:
+                story.take(frame)
+                server.tell()
+        finally:
+            server.stop()
+
+    in_background(listen, "psp-watch-listen")
+    server.run()
+    return 0
+
+
+def _say(told: dict[str, Any]) -> None:
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the reader may still wait for the pipe

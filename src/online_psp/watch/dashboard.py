@@ -1,0 +1,280 @@
+"""Dashboard: a live page beside a loop that learns."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.monitoring import Monitor, Update
+from online_psp.pca import OnlinePCA
+from online_psp.watch import frames
+from online_psp.watch.feed import Feed
+from online_psp.watch.frames import Facts
+from online_psp.watch.memory import resident
+from online_psp.watch.settings import PageSettings, check_installed
+
+_START = 60.0  # seconds that the page may take to be served
+_END = 5.0  # seconds for the last frame to arrive
+
+
+class PageError(RuntimeError):
+    """A page that cannot be served."""
+
+
+class Dashboard:
+    """Show a model, or a monitor, on a live page while it learns.
+
+    The page is served by a process of its own. Whatever becomes of that process or of a browser, learning goes on: the learner hands
+    over copies, at most four times a second and at most a hundredth of its time, and never waits.
+
+    Parameters
+    ----------
+    watched : OnlinePCA or Monitor
+        What learns. With a monitor the page has its scores, limits and alarms; without one it scores a sample of the rows, each before the
+        model shown has learned it, and looks for no drift.
+    settings : PageSettings, optional
+        Title, host and port, shape of pictures, names of features and IDs.
+    facts : callable, optional
+        Gives the `Facts` of a run; by default memory is all that is known.
+    on_served : callable, optional
+        Called from another thread with `address`, as soon as the page is served or cannot be.
+
+    Attributes
+    ----------
+    url : str
+        Address of the page; waits until it is served.
+
+    Examples
+    --------
+    >>> from online_psp import OnlinePCA
+    >>> from online_psp.watch import Dashboard
+    >>> model = OnlinePCA(16)
+    >>> with Dashboard(model) as page:  # doctest: +SKIP
+    ...     print(page.url)
+    ...     for block in stream:
+    ...         model.partial_fit(block)
+    ...         page.update(block)
+    """
+
+    def __init__(
+        self,
+        watched: OnlinePCA | Monitor,
+        settings: PageSettings | None = None,
+        *,
+        facts: Callable[[], Facts] | None = None,
+        on_served: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        if not isinstance(watched, OnlinePCA | Monitor):
+            raise TypeError(f"Dashboard takes an OnlinePCA or a Monitor; got {type(watched).__name__}.")
+        check_installed()
+        self.settings = settings or PageSettings()
+        self._monitor = watched if isinstance(watched, Monitor) else None
+        self._model = watched.model if isinstance(watched, Monitor) else watched
+        if self.settings.feature_names is None and hasattr(self._model, "feature_names_in_"):
+            self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
+        self._facts, self._on_served = facts or _facts, on_served
+        self._status = "running", ""
+        self.feed = Feed(self._offer, self._now)
+        self.feed.row = seen_by(watched)
+        if self._monitor is not None:
+            self._monitor.witness = self.feed.witness
+        self._frames: queue.Queue[bytes | None] = queue.Queue(maxsize=1)
+        self._served = threading.Event()
+        self.address: dict[str, Any] = {}
+        """What the serving process has said of itself: url, port, or an error; empty until then."""
+        self._process = _start(self.settings)
+        self._end = weakref.finalize(self, _terminate, self._process)
+        for work in (self._write, self._listen):
+            threading.Thread(target=work, daemon=True, name=f"psp-watch-{work.__name__}").start()
+
+    # While learning
+
+    def update(self, rows: Any, found: Update | None = None, ids: Any = None, numbers: NDArray[np.int64] | None = None) -> None:
+        """Show a block that was just learned; what is not due yet is only noted, in microseconds.
+
+        Parameters
+        ----------
+        rows : (n, D) or (D,)
+            As they were learned.
+        found : Update, optional
+            What the monitor's `update` or `update_one` has returned.
+        ids : (n, number of ID columns), optional
+            Text to colour and label rows by.
+        numbers : (n,), optional
+            Of the rows in their source, from 1 and ascending.
+        """
+        if getattr(rows, "ndim", 2) == 1:
+            rows = rows[np.newaxis]
+            found = None if found is None else Update(*(np.asarray([field]) for field in found))
+        elif not hasattr(rows, "shape"):
+            rows = np.asarray(rows)
+        self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+
+    def tell(self, **told: Any) -> None:
+        """Say what has become known of the source: ``feature_names``, ``image``, ``title``."""
+        self.feed.tell(**told)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the page is still served."""
+        return self._process.poll() is None
+
+    @property
+    def url(self) -> str:
+        return self.wait()
+
+    def wait(self, seconds: float = _START) -> str:
+        """The address of the page, as soon as it is served.
+
+        Raises
+        ------
+        PageError
+            Where it is not.
+        """
+        self._served.wait(seconds)
+        if "url" not in self.address:
+            raise PageError(self.address.get("error") or f"The page was not served within {seconds:.0f} s.")
+        return str(self.address["url"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page, as it stands, to one HTML file that needs no server."""
+        from online_psp.io.files import replacing
+
+        with urllib.request.urlopen(self.url.rstrip("/") + "/save", timeout=_START) as answer:
+            data = answer.read()
+        with replacing(path) as file:
+            file.write(data)
+
+    def _repr_html_(self) -> str:
+        """The page inside a notebook."""
+        url = html.escape(self.url, quote=True)
+        return f'<iframe src="{url}" title="online-psp" style="width: 100%; height: 900px; border: 0"></iframe>'
+
+    # Ending
+
+    def finish(self, status: str = "finished", note: str = "") -> None:
+        """Hand over the model as it stands at the end; the page stays until `close`."""
+        self._status = status, note
+        with contextlib.suppress(queue.Full):
+            self._frames.put(self.feed.finish(self._model), timeout=_END if self.alive else 0)
+
+    def close(self, status: str = "finished", note: str = "") -> None:
+        """Show how it ended, and end the page."""
+        if self._process.poll() is None:
+            self.finish(status, note)
+            with contextlib.suppress(queue.Full):
+                self._frames.put(None, timeout=_END)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END)
+        if self._monitor is not None:
+            self._monitor.witness = None
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        elif issubclass(kind, KeyboardInterrupt):
+            self.close("stopped")
+        else:
+            self.close("failed", f"{kind.__name__}: {error}")
+
+    # Inside
+
+    def _offer(self, frame: Callable[[], bytes]) -> bool:
+        """Pass a frame on, unless the one before is still on its way: then it is not even made."""
+        if self._frames.full() or not self.alive:
+            return False
+        self._frames.put_nowait(frame())
+        return True
+
+    def _now(self) -> Facts:
+        status, note = self._status
+        return self._facts()._replace(status=status, note=note)
+
+    def _write(self) -> None:
+        """Write frames to the serving process, for as long as it takes them."""
+        file: Any = self._process.stdin
+        with contextlib.suppress(OSError, ValueError):
+            while (data := self._frames.get()) is not None:
+                frames.write(file, data)
+        with contextlib.suppress(OSError, ValueError):
+            file.close()
+
+    def _listen(self) -> None:
+        """Hear where the page is served."""
+        file: Any = self._process.stdout
+        with contextlib.suppress(OSError, ValueError):
+            for line in file:
+                with contextlib.suppress(ValueError):
+                    self._hear(json.loads(line))
+        if not self._served.is_set():
+            self._hear({"error": "The process that serves the page has ended before it did."})
+
+    def _hear(self, address: dict[str, Any]) -> None:
+        self.address = address
+        if self._on_served is not None:
+            self._on_served(address)
+        self._served.set()
+
+
+def seen_by(watched: OnlinePCA | Monitor) -> int:
+    """Rows seen so far, without reading the model out."""
+    if isinstance(watched, Monitor):
+        return watched.n_rows
+    return watched._fitted().moments.count if watched.__sklearn_is_fitted__() else 0
+
+
+def _facts() -> Facts:
+    return Facts(memory=resident())
+
+
+def _start(settings: PageSettings) -> subprocess.Popen[bytes]:
+    """Start the serving process; it is in a session of its own, so that Ctrl-C is the learner's to handle, and ends with the pipe."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # leave the cores alone
+    process = subprocess.Popen(
+        [sys.executable, "-m", "online_psp.watch"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if os.environ.get("ONLINE_PSP_WATCH_DEBUG") else subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        frames.write(process.stdin, frames.packed(asdict(settings)))  # type: ignore[arg-type]
+    return process
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """End the serving process, and leave no pipe open."""
+    if process.poll() is None:
+        process.terminate()
+        deadline = time.monotonic() + 2.0
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    for file in (process.stdin, process.stdout):
+        if file is not None:
+            with contextlib.suppress(OSError, ValueError):
+                file.close()

@@ -1,0 +1,121 @@
+"""What a learner hands over to the process that serves its page: copies, as bytes that carry their length.
+
+Both ends are ours, and the pipe between them has no name: nobody else can write to it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from online_psp.engine.types import Array, Floats
+from online_psp.monitoring import Alarm, Update
+
+_HEAD = struct.Struct(">Q")
+
+
+class Piece(NamedTuple):
+    """Some of the rows that were learned."""
+
+    numbers: NDArray[np.int64]
+    """(n,): of the rows in their stream, from 1."""
+    rows: Any
+    """(n, D): an array, or a CSR array."""
+    ids: list[list[str]] | None = None
+    """What the ID columns have, row by row."""
+
+
+class Scored(NamedTuple):
+    """What a monitor said of rows, before it learned them."""
+
+    numbers: NDArray[np.int64]
+    found: Update
+
+
+class Witness(NamedTuple):
+    """An alarm, the row that raised it, and what each feature added to its scores."""
+
+    alarm: Alarm
+    number: int
+    """Of the row in its stream, from 1."""
+    row: Floats
+    t2: Floats
+    spe: Floats
+    t2_limit: float
+    spe_limit: float
+
+
+class Facts(NamedTuple):
+    """How a run is going, apart from what its model knows."""
+
+    memory: int | None = None
+    """Bytes that the learner's process holds."""
+    saved: float | None = None
+    """Seconds since the last checkpoint."""
+    total: int | None = None
+    """Rows that there will be, where that is known."""
+    monitored: bool = False
+    """Whether a monitor scores every row."""
+    outliers: int | None = None
+    """Rows above a limit that it has found so far, where that is known."""
+    uncharted: int = 0
+    """Scored rows that were left out of the charts, since the page did not keep up."""
+    status: str = "running"
+    """"running", "finished", "stopped" or "failed"; "watching" where a file is read."""
+    note: str = ""
+    """One sentence on what is wrong."""
+
+
+class Frame(NamedTuple):
+    """One hand-over."""
+
+    time: float
+    """Seconds, of the learner's monotonic clock."""
+    row: int
+    """Number of the newest row."""
+    facts: Facts
+    arrays: dict[str, Array]
+    """With `state`, the model as files have it."""
+    state: dict[str, Any] | None
+    pieces: list[Piece]
+    scores: list[Scored]
+    witnesses: list[Witness]
+    told: dict[str, Any] | None = None
+    """What has become known of the source since the page was started: feature names, shape of pictures."""
+
+
+def packed(value: Any) -> bytes:
+    """An object as bytes; its arrays are copied."""
+    return pickle.dumps(value, protocol=5)
+
+
+def write(file: BinaryIO, data: bytes) -> None:
+    """Write bytes behind their length."""
+    file.write(_HEAD.pack(len(data)))
+    file.write(data)
+    file.flush()
+
+
+def read(file: BinaryIO) -> Any:
+    """The next object, or None at the end."""
+    head = _exactly(file, _HEAD.size)
+    if head is None:
+        return None
+    data = _exactly(file, _HEAD.unpack(head)[0])
+    return None if data is None else pickle.loads(data)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes | None:
+    """So many bytes, or None where the other end is gone."""
+    parts = []
+    while size:
+        part = file.read(size)
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,85 @@
+"""What a page is about and where it is served: checked before anything starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+PORT = 5006
+"""Where a page is served, if nothing else is said and nobody else is there."""
+_SHAPE = re.compile(r"(\d{1,6})[x×](\d{1,6})(?:[x×](\d))?", re.IGNORECASE)
+
+
+class MissingServerError(ImportError):
+    """Bokeh, which serves the page, is not installed."""
+
+
+def check_installed() -> None:
+    """Raise a MissingServerError where Bokeh is not here, without importing it."""
+    if importlib.util.find_spec("bokeh") is None:
+        raise MissingServerError("Watching needs Bokeh: pip install 'online-psp[watch]'.")
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """What a page is about, and where it is served.
+
+    Parameters
+    ----------
+    title : str
+        Shown at the top: the source or the model.
+    host : str
+        Address to listen at. Anything but this machine needs, and gets, a token in the address of the page.
+    port : int
+        Port to listen at; if it is busy, the next free one. 0 takes any.
+    image : (height, width) or (height, width, channels), optional
+        Shape of the pictures that rows are.
+    feature_names : list of str, optional
+    id_names : list of str
+        Names of the ID columns that rows come with.
+    """
+
+    title: str = "OnlinePCA"
+    host: str = "127.0.0.1"
+    port: int = PORT
+    image: tuple[int, ...] | None = None
+    feature_names: list[str] | None = None
+    id_names: list[str] = field(default_factory=list)
+    token: str = ""
+    """Part of every path of the page; empty where it is served to this machine alone."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be between 0 and 65535; got {self.port}.")
+        if self.image is not None and (len(self.image) not in (2, 3) or min(self.image) < 1):
+            raise ValueError(f"image must be (height, width) or (height, width, channels); got {self.image!r}.")
+        if self.image is not None and len(self.image) == 3 and self.image[2] not in (1, 3):
+            raise ValueError(f"A picture has 1 or 3 channels; got {self.image[2]}.")
+        if not self.token and not is_loopback(self.host):
+            object.__setattr__(self, "token", secrets.token_urlsafe(24))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address, and by a name that can be checked; ``::1`` cannot, and so has a token."""
+    return host in ("localhost", "127.0.0.1")
+
+
+def image_shape(text: str) -> tuple[int, ...]:
+    """The shape of pictures from what a user typed: ``28x28``, height first, or ``32x32x3``."""
+    found = _SHAPE.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"The size of pictures is height x width, such as 28x28 or 32x32x3; got {text!r}.")
+    return tuple(int(part) for part in found.groups() if part is not None)
+
+
+def suited_image(shape: Sequence[int] | None, features: int) -> tuple[int, ...] | None:
+    """A shape of pictures, where it has as many pixels as rows have features; else None."""
+    if shape is None or len(shape) not in (2, 3) or math.prod(shape) != features:
+        return None
+    if len(shape) == 3 and shape[2] not in (1, 3):
+        return None
+    return tuple(int(length) for length in shape)

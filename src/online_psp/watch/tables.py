@@ -1,0 +1,65 @@
+"""Read the table of scores that ``psp fit --monitor`` writes, while it grows."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from online_psp.io.alarms import COLUMNS
+from online_psp.monitoring import Update
+from online_psp.watch.frames import Scored
+
+_MOST = 32 << 20  # bytes read at a time
+
+
+class TableTail:
+    """Gives the lines of a table that have come since it was last read.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+
+    def read(self) -> list[Scored]:
+        """Scores that are new; a line that is not complete waits.
+
+        Raises
+        ------
+        ValueError
+            Where this is no such table.
+        """
+        found: list[Scored] = []
+        with open(self.path, "rb") as file:
+            if file.seek(0, os.SEEK_END) < self._at:  # cut by a run that was resumed: what was cut comes again
+                self._at = file.tell()
+            while True:
+                file.seek(self._at)
+                data = file.read(_MOST)
+                end = data.rfind(b"\n") + 1
+                if not end:
+                    return found
+                lines = data[:end].decode("utf-8", "replace").splitlines()
+                if self._at == 0:
+                    if lines[0] != ",".join(COLUMNS):
+                        raise ValueError(f"{self.path} is no table of psp fit --monitor.")
+                    lines = lines[1:]
+                self._at += end
+                found += self._parsed(lines)
+
+    def _parsed(self, lines: list[str]) -> list[Scored]:
+        cells = [line.split(",") for line in lines]
+        if any(len(line) != len(COLUMNS) for line in cells):
+            raise ValueError(f"{self.path} is no table of psp fit --monitor: it has lines of other lengths.")
+        if not cells:
+            return []
+        numbers = np.array([int(line[0]) for line in cells])
+        t2, spe, t2_limit, spe_limit = (np.array([float(line[k] or math.nan) for line in cells]) for k in range(1, 5))
+        outlier = np.array([line[5] == "1" for line in cells])
+        return [Scored(numbers, Update(t2, spe, t2_limit, spe_limit, outlier, np.array([line[6] for line in cells])))]

@@ -1,0 +1,585 @@
+"""The live page without a browser: what is handed over and kept, who can see it, and that learning never depends on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
+from online_psp.io.files import OutputError
+from online_psp.io.model_file import ModelFileError
+from online_psp.monitoring import Monitor, Update
+from online_psp.pca.files import pca_state
+from online_psp.watch import Dashboard, PageSettings, feed
+from online_psp.watch.cloud import Axes
+from online_psp.watch.dashboard import PageError
+from online_psp.watch.feed import Feed
+from online_psp.watch.follow import Follower
+from online_psp.watch.frames import Facts, Frame, Piece, Scored, packed
+from online_psp.watch.history import Newest, Stretches, Trace
+from online_psp.watch.settings import image_shape, suited_image
+from online_psp.watch.story import Story
+from tests.test_streams import psp
+
+D, K = 12, 3
+
+
+def data(n: int, changed: bool = False, seed: int = 0) -> Floats:
+    rng = np.random.default_rng([seed, changed])
+    base = np.random.default_rng(1 + changed).standard_normal((K, D)) * np.array([[6.0], [4.0], [3.0]])
+    return np.asarray(rng.standard_normal((n, K)) @ base + rng.standard_normal((n, D)))
+
+
+def frames_of(watched: OnlinePCA | Monitor, blocks: list[Floats], monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[Frame]:
+    """What is handed over of a loop, a second a block."""
+    import pickle
+
+    clock = [0.0]
+    monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
+    found: list[Frame] = []
+
+    def offer(make: Any) -> bool:
+        found.append(pickle.loads(make()))
+        return True
+
+    taker = Feed(offer)
+    if isinstance(watched, Monitor):
+        watched.witness = taker.witness
+    for block in blocks:
+        clock[0] += 1.0
+        if isinstance(watched, Monitor):
+            taker.take(watched.model, block, found=watched.update(block), **more)
+        else:
+            taker.take(watched.partial_fit(block), block, **more)
+    return found
+
+
+# Histories
+
+
+def scored(n: int, seed: int = 0) -> tuple[Any, Update]:
+    rng = np.random.default_rng(seed)
+    t2, spe = rng.gamma(2.0, 2.0, (2, n))
+    limits = np.full(n, 12.0), np.full(n, 10.0)
+    return np.arange(1, n + 1), Update(t2, spe, *limits, (t2 > 12.0) | (spe > 10.0), np.full(n, ""))
+
+
+def test_stretches_lose_no_large_value_however_long_the_run() -> None:
+    numbers, found = scored(50_000)
+    found.spe[[77, 31_234]] = 1e6, np.inf
+    kept = Stretches(100)
+    for start in range(0, 50_000, 777):
+        part = slice(start, start + 777)
+        kept.add(numbers[part], Update(*(field[part] for field in found)))
+    table = kept.table()
+    assert len(table.row) <= 100
+    width = kept.width
+    assert width & (width - 1) == 0
+    expected = [np.nanmax(found.t2[at : at + width]) for at in range(0, 50_000, width)]
+    np.testing.assert_array_equal(table.t2_most, expected)
+    logs = [np.exp(np.log(found.t2[at : at + width]).mean()) for at in range(0, 50_000, width)]
+    np.testing.assert_allclose(table.t2, logs, rtol=1e-10)
+    assert table.spe_most[77 // width] == 1e6
+    assert table.spe_over[31_234 // width] == 1e300, "a row at infinity is at the top of the chart"
+    np.testing.assert_array_equal(table.row, [min(at + width, 50_000) for at in range(0, 50_000, width)])
+
+
+def test_stretches_pass_over_rows_without_scores() -> None:
+    numbers, found = scored(100)
+    found.t2[:40] = found.spe[:40] = np.nan
+    kept, newest = Stretches(64), Newest(50)
+    kept.add(numbers, found)
+    newest.add(numbers, found)
+    assert kept.count == 60
+    assert kept.table().row[-1] == 100
+    np.testing.assert_array_equal(newest.table().row, np.arange(51, 101))
+
+
+def test_a_trace_is_thinned_evenly_and_ends_with_the_newest() -> None:
+    trace = Trace(64, 2)
+    for row in range(1, 10_001):
+        trace.add(row, np.array([row, -row, 5.0]))
+    table = trace.table()
+    assert 32 <= len(table) <= 65
+    assert table[-1].tolist() == [10_000, 10_000, -10_000]
+    assert len(set(np.diff(table[:-1, 0]))) == 1, "gaps are not equal"
+    trace.add(10_000, np.array([1.0]))
+    assert trace.table()[-1, 1] == 1.0, "the same row again replaces the point"
+    assert np.isnan(trace.table()[-1, 2])
+
+
+def test_a_story_of_any_length_has_a_fixed_size() -> None:
+    """Twice as many hand-overs are not more to send to a browser."""
+    X = data(600)
+    model = OnlinePCA(K).fit(X)
+    story = Story(PageSettings())
+    sizes = []
+    numbers, found = scored(2000)
+    for i in range(800):
+        at = numbers + 2000 * i
+        arrays, state = pca_state(model) if i % 10 == 0 else ({}, None)
+        pieces = [Piece(at[:500], X[:500])] if i % 10 == 0 else []
+        story.take(Frame(float(i), int(at[-1]), Facts(monitored=True), arrays, state, pieces, [Scored(at, found)], []))
+        if i in (399, 799):
+            sizes.append(sum(np.asarray(each).nbytes for part in story.parts.values() for each in part.columns.values()))
+    assert sizes[1] <= 1.05 * sizes[0], f"{sizes[0]} bytes became {sizes[1]}"
+    assert sizes[1] < 2e6
+
+
+# Handing over
+
+
+def test_at_most_four_hand_overs_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, times = [0.0], []
+    monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
+
+    def offer(make: Any) -> bool:
+        times.append(clock[0])
+        return bool(make())
+
+    taker = Feed(offer)
+    model = OnlinePCA(K)
+    for _ in range(400):
+        clock[0] += 0.01
+        block = data(5, seed=len(times))
+        taker.take(model.partial_fit(block), block)
+    assert len(times) >= 2
+    assert np.diff(times).min() >= 0.25 - 1e-9, "two hand-overs within a quarter of a second"
+    assert taker.row == 2000
+
+
+def test_a_costly_copy_is_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, worked = [0.0], [0.0]
+    monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: worked[0])
+
+    def offer(make: Any) -> bool:
+        worked[0] += 0.02
+        return bool(make())
+
+    taker, model = Feed(offer), OnlinePCA(K).fit(data(50))
+    for _ in range(1000):
+        clock[0] += 0.01
+        taker.take(model, data(1))
+    assert taker.handed_over == 5, "20 ms each are a hundredth of the time at one in two seconds"
+    assert taker.spent <= 0.011 * 10
+
+
+def test_what_waits_for_a_page_that_does_not_listen_is_bounded() -> None:
+    taker = Feed(lambda make: False)
+    monitor = Monitor(OnlinePCA(K))
+    block = data(2000)
+    found = monitor.update(block)
+    for _ in range(300):
+        taker.take(monitor.model, block, found=found)
+    assert sum(len(each.numbers) for each in taker._scores) <= feed._SCORED_ROWS
+    assert sum(len(each.numbers) for each in taker._pieces) <= feed._PIECE_ROWS + feed._SLOT_ROWS
+    assert taker.uncharted == 300 * 2000 - sum(len(each.numbers) for each in taker._scores), "rows were left out and not counted"
+
+
+def test_copies_are_copies() -> None:
+    taker = Feed(lambda make: False)
+    block = data(20)
+    taker.take(OnlinePCA(K).fit(block), block)
+    kept = taker._pieces[0].rows.copy()
+    block[:] = 0.0
+    np.testing.assert_array_equal(taker._pieces[0].rows, kept)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "float32", "frame", "standardize", "stable", "share"])
+def test_every_kind_of_model_and_rows_is_shown(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = OnlinePCA(0.9 if kind == "share" else K, standardize=kind == "standardize", axes="stable" if kind == "stable" else "principal")
+    blocks: list[Any] = [data(100, seed=i) for i in range(6)]
+    if kind == "sparse":
+        blocks = [csr_array(np.where(np.abs(X) > 3, X, 0.0)) for X in blocks]
+    if kind == "float32":
+        blocks = [X.astype(np.float32) for X in blocks]
+    if kind == "frame":
+        pandas = pytest.importorskip("pandas")
+        blocks = [pandas.DataFrame(X, columns=[f"c{i}" for i in range(D)]) for X in blocks]
+    story = Story(PageSettings(id_names=["who"]))
+    for frame in frames_of(model, blocks, monkeypatch, ids=[["a"]] * 100):
+        story.take(frame)
+    story.facts = story.facts._replace(status="finished")
+    story.refresh()
+    told = json.loads(story.parts["facts"].columns["json"][0])
+    assert told["samples"] == model.n_samples_seen_ == 600
+    assert told["explained"] == pytest.approx(float(model.explained_variance_ratio_.sum()), rel=1e-12)
+    points = story.parts["rows"].columns
+    assert np.isfinite(points["s1"]).all()
+    assert len(points["s1"]) == len(points["id0"]) == len(points["row"]) > 100
+    chosen = points["row"].astype(int) - 1
+    rows = np.concatenate([X.toarray() if kind == "sparse" else np.asarray(X) for X in blocks])[chosen]
+    first = OnlinePCA.transform(model, rows)[:, 0] if kind != "frame" else None
+    if first is not None and kind != "stable":
+        np.testing.assert_allclose(points["p1"], first, rtol=1e-3, atol=1e-3)
+    scores = story.parts["newest"].columns["spe"]
+    assert np.isfinite(scores).any()
+
+
+def test_the_scores_of_a_monitor_reach_the_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = Monitor(OnlinePCA(K))
+    X = np.concatenate([data(800), data(300, changed=True)])
+    frames = frames_of(monitor, np.array_split(X, 11), monkeypatch)
+    story = Story(PageSettings(feature_names=[f"f{i}" for i in range(D)]))
+    for frame in frames:
+        story.take(frame)
+    again = Monitor(OnlinePCA(K)).update(X)
+    newest = story.parts["newest"].columns
+    np.testing.assert_array_equal(newest["row"], np.arange(1, 1101))
+    np.testing.assert_allclose(newest["t2"], again.t2, rtol=1e-9)
+    np.testing.assert_allclose(newest["spe"], again.spe, rtol=1e-9)
+    told = json.loads(story.parts["facts"].columns["json"][0])
+    assert told["outliers"] == int(again.outlier.sum())
+    alarms = json.loads(story.parts["alarms"].columns["json"][0])
+    rows = np.flatnonzero(again.drift != "") + 1
+    assert [alarm["number"] for alarm in alarms] == rows.tolist()
+    assert len(rows)
+    first = alarms[0]
+    place = rows[0] - 1
+    assert first["scores"]["spe"] == pytest.approx(again.spe[place], rel=1e-9), "contributions do not add up to the SPE of the row"
+    assert first["scores"]["t2"] == pytest.approx(again.t2[place], rel=1e-9)
+    assert first["scores"]["spe_limit"] == pytest.approx(again.spe_limit[place])
+    shown = {one["name"]: one["value"] for one in first["features"]}
+    np.testing.assert_allclose([shown[f"f{i}"] for i in range(D)], X[place])
+
+
+def test_sampled_scores_are_of_rows_that_the_model_has_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a model has learned fit too well: of many components and few rows that is plain to see."""
+    rng = np.random.default_rng(0)
+    blocks = [rng.standard_normal((30, 40)) for _ in range(20)]
+    story = Story(PageSettings())
+    for frame in frames_of(OnlinePCA(5), blocks, monkeypatch):
+        story.take(frame)
+    newest = story.parts["newest"].columns
+    judged = np.isfinite(newest["spe"])
+    learned = OnlinePCA(5).fit(np.concatenate(blocks))
+    from online_psp.monitoring import spe
+
+    rows = np.concatenate(blocks)[newest["row"].astype(int) - 1][judged]
+    assert newest["spe"][judged].mean() > 1.02 * spe(learned, rows).mean()
+
+
+def test_watching_changes_nothing_of_what_is_learned(tmp_path: Path) -> None:
+    X = data(3000)
+    np.save(tmp_path / "x.npy", X)
+    psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "plain.psp", "-q", "--block", 50)
+    psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "watched.psp", "-q", "--block", 50, "--watch", "--port", 0)
+    plain, watched = (OnlinePCA.load(tmp_path / f"{name}.psp") for name in ("plain", "watched"))
+    np.testing.assert_array_equal(plain.components_, watched.components_)
+    assert (tmp_path / "plain.psp").read_bytes() == (tmp_path / "watched.psp").read_bytes(), "the model files differ"
+
+
+def test_an_onlooker_that_fails_is_left_and_the_fit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the page is broken")
+
+    monkeypatch.setattr(Dashboard, "update", fail)
+    np.save(tmp_path / "x.npy", data(300))
+    done = psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "m.psp", "--watch", "--port", 0)
+    assert "the page is broken" in done.stderr
+    assert done.stderr.count("the page is broken") == 1
+    assert OnlinePCA.load(tmp_path / "m.psp").n_samples_seen_ == 300
+
+
+def test_stable_axes_do_not_swap_where_principal_ones_do() -> None:
+    rng = np.random.default_rng(0)
+    axes, first = Axes(), np.linalg.qr(rng.standard_normal((D, 3)))[0].T
+    np.testing.assert_array_equal(axes.turn(first, 1000), np.eye(3))
+    swapped = first[[1, 0, 2]] * np.array([[1.0], [-1.0], [1.0]])
+    turn = axes.turn(swapped, 1100)
+    np.testing.assert_allclose(turn @ swapped, first, atol=1e-12)
+    np.testing.assert_array_equal(axes.turn(swapped, 2000), np.eye(3))
+
+
+# The serving process
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Dashboard]:
+    model = OnlinePCA(K).fit(data(100))
+    names = ["</script><script>alert(1)</script>", *(f"f{i}" for i in range(1, D))]
+    with Dashboard(model, PageSettings(title="<b>title</b>", port=0, feature_names=names)) as found:
+        found.update(data(100))
+        yield found
+
+
+def get(address: str, **headers: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code, ""
+
+
+def test_the_page_is_served_to_this_machine_alone(page: Dashboard) -> None:
+    assert page.url.startswith("http://127.0.0.1:")
+    port = page.address["port"]
+    assert page.url == f"http://127.0.0.1:{port}/"
+    code, text = get(page.url)
+    assert code == 200
+    assert "&lt;b&gt;title" in text
+    assert "<b>title" not in text
+    with socket.socket() as probe:  # other addresses of this machine do not answer
+        probe.settimeout(5)
+        assert probe.connect_ex(("127.0.0.2", port)) != 0
+
+
+def test_a_foreign_name_for_this_machine_gets_nothing(page: Dashboard) -> None:
+    assert get(page.url + "save")[0] == 200
+    assert get(page.url + "save", Host="evil.example:80")[0] == 403
+
+
+def test_a_saved_page_has_names_as_data_only(page: Dashboard, tmp_path: Path) -> None:
+    page.save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "<script>alert(1)" not in text
+    assert "<b>title" not in text
+    assert "http-equiv" in text
+    with pytest.raises(OutputError, match="does not exist"):
+        page.save(tmp_path / "missing" / "page.html")
+
+
+def test_a_host_beyond_this_machine_needs_the_token() -> None:
+    with Dashboard(OnlinePCA(K).fit(data(50)), PageSettings(host="0.0.0.0", port=0)) as page:
+        token, port = page.settings.token, page.address.get("port") or int(page.url.split(":")[2].split("/")[0])
+        assert len(token) >= 24
+        assert page.url.endswith(f":{port}/{token}/")
+        local = f"http://127.0.0.1:{port}"
+        assert get(f"{local}/{token}/")[0] == 200
+        for path in ("", "/", "/save", "/ws", "/static/js/bokeh.min.js", "/autoload.js", "/metadata", f"/{token[:-1]}/"):
+            assert get(local + path)[0] == 404, f"{path} answers without the token"
+    assert PageSettings(host="0.0.0.0").token != PageSettings(host="0.0.0.0").token
+    assert PageSettings().token == ""
+    assert PageSettings(host="192.0.2.1").token
+
+
+def test_a_busy_port_takes_the_next_one() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        with Dashboard(OnlinePCA(K), PageSettings(port=port)) as page:
+            assert page.url.startswith("http://127.0.0.1:")
+            assert page.address["wanted"] == port
+            assert port < page.address["port"] < port + 100
+
+
+def test_a_page_that_cannot_be_served_says_so_and_learning_goes_on() -> None:
+    model = OnlinePCA(K)
+    with Dashboard(model, PageSettings(host="192.0.2.1", port=0)) as page:
+        with pytest.raises(PageError, match=r"cannot be served at 192\.0\.2\.1"):
+            _ = page.url
+        for _ in range(3):
+            page.update(model.partial_fit(data(10)) and data(10))
+    assert model.n_samples_seen_ == 30
+
+
+def test_a_page_that_is_killed_changes_nothing() -> None:
+    model, other = OnlinePCA(K), OnlinePCA(K)
+    with Dashboard(model, PageSettings(port=0)) as page:
+        page.wait()
+        os.kill(page.address["process"], signal.SIGKILL)
+        page._process.wait()
+        for i in range(30):
+            block = data(20, seed=i)
+            page.update(block if model.partial_fit(block) else None)
+            other.partial_fit(block)
+        assert not page.alive
+    np.testing.assert_array_equal(model.components_, other.components_)
+
+
+def test_a_page_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The serving process is stopped as by a debugger, and far more is handed over than a pipe holds."""
+    from online_psp.watch import dashboard
+
+    monkeypatch.setattr(dashboard, "_END", 0.2)
+    monkeypatch.setattr(feed, "EVERY", 0.0)
+    monkeypatch.setattr(feed, "_SHARE", 0)
+    X = np.random.default_rng(0).standard_normal((500, 600))
+    model = OnlinePCA(20).fit(X)
+    page = Dashboard(model, PageSettings(port=0))
+    page.wait()
+    os.kill(page.address["process"], signal.SIGSTOP)
+    for _ in range(40):
+        page.update(X)
+    assert page.feed.handed_over < 5, "frames were made that nobody takes"
+    page.close()
+    assert not page.alive
+
+
+def test_the_serving_process_ends_with_the_learner() -> None:
+    code = (
+        "import os, time\n"
+        "from online_psp import OnlinePCA\n"
+        "from online_psp.watch import Dashboard, PageSettings\n"
+        "page = Dashboard(OnlinePCA(2), PageSettings(port=0))\n"
+        "page.wait()\n"
+        "print(page.address['process'], flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    process = int(done.stdout)
+    for _ in range(600):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1][:3]:
+                time.sleep(0.05)
+                continue
+        return
+    os.kill(process, signal.SIGKILL)
+    pytest.fail("the serving process outlives its learner")
+
+
+# Options and settings
+
+
+def test_without_bokeh_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "bokeh" else real(name, *more))
+    np.save(tmp_path / "x.npy", data(50))
+    for words in (("fit", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "m.psp", "--watch"), ("watch", tmp_path / "m.psp")):
+        done = psp(*words, code=2)
+        assert done.stderr.strip() == "psp: Watching needs Bokeh: pip install 'online-psp[watch]'."
+    assert not (tmp_path / "m.psp").exists()
+    with pytest.raises(ImportError, match=r"pip install 'online-psp\[watch\]'"):
+        Dashboard(OnlinePCA(2))
+
+
+def test_importing_the_package_does_not_import_bokeh() -> None:
+    code = "import sys, online_psp, online_psp.cli.main; online_psp.watch.Dashboard; sys.exit('bokeh' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--open",), "--open is an option of the live page: it needs --watch."),
+        (("--watch", "--image", "3x3"), "--image 3x3 is 9 values a row, and rows have 12."),
+        (("--watch", "--image", "large"), "--image: The size of pictures is height x width"),
+        (("--watch", "--port", 70000), "port must be between 0 and 65535; got 70000."),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(words: tuple[Any, ...], said: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", data(50))
+    done = psp("fit", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "m.psp", *words, code=2)
+    assert said in done.stderr
+    assert not (tmp_path / "m.psp").exists(), "something was written all the same"
+
+
+def test_sizes_of_pictures() -> None:
+    assert image_shape("28x28") == (28, 28)
+    assert image_shape("32×16x3") == (32, 16, 3)
+    for text in ("28", "28x", "axb", "28x28x28x3", "-1x4"):
+        with pytest.raises(ValueError, match="height x width"):
+            image_shape(text)
+    assert suited_image([4, 3], 12) == (4, 3)
+    assert suited_image([4, 4], 12) is None
+    assert suited_image(None, 12) is None
+    with pytest.raises(ValueError, match="1 or 3 channels"):
+        PageSettings(image=(4, 3, 2))
+    with pytest.raises(TypeError, match="OnlinePCA or a Monitor"):
+        Dashboard(object())  # type: ignore[arg-type]
+
+
+# Following a file
+
+
+def test_a_monitored_file_is_followed_with_its_rows_and_alarms(tmp_path: Path) -> None:
+    X = np.concatenate([data(700), data(60, changed=True)])
+    np.save(tmp_path / "x.npy", X)
+    model, table = tmp_path / "m.psp", tmp_path / "a.csv"
+    psp("fit", tmp_path / "x.npy", "-k", K, "-o", model, "--monitor", table, "-q")
+    again = Monitor(OnlinePCA(K)).update(X)
+    story = Story(PageSettings())
+    follower = Follower(model, story)
+    assert follower.look()
+    assert not follower.look(), "a file that has not changed has nothing to tell"
+    alarms = json.loads(story.parts["alarms"].columns["json"][0])
+    assert [alarm["number"] for alarm in alarms] == (np.flatnonzero(again.drift != "") + 1).tolist()
+    assert alarms[0]["features"], "the row of an alarm is among those kept, and is not shown"
+    newest = story.parts["newest"].columns
+    np.testing.assert_array_equal(newest["row"], np.arange(760 - 256 + 1, 761))
+    told = json.loads(story.parts["facts"].columns["json"][0])
+    assert told["outliers"] == int(again.outlier.sum())
+    assert told["samples"] == told["total"] == 760
+    whole = Story(PageSettings())
+    Follower(model, whole, table).look()
+    newest = whole.parts["newest"].columns
+    np.testing.assert_array_equal(newest["row"], np.arange(1, 761))
+    np.testing.assert_allclose(newest["spe"], again.spe, rtol=1e-12)
+
+
+def test_a_damaged_file_is_said_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "m.psp"
+    model = OnlinePCA(K).fit(data(100))
+    with pytest.raises(FileNotFoundError):
+        Follower(path, Story(PageSettings())).look()
+    path.write_bytes(b"no model")
+    with pytest.raises(ModelFileError):
+        Follower(path, Story(PageSettings())).look()
+    model.save(path)
+    story = Story(PageSettings())
+    follower = Follower(path, story)
+    assert follower.look()
+    good = path.read_bytes()
+    for damaged in (good[:100], b"", good[:-1]):
+        path.write_bytes(damaged)
+        assert follower.look()
+        told = json.loads(story.parts["facts"].columns["json"][0])
+        assert "m.psp" in told["note"]
+        assert told["samples"] == 100
+        assert not follower.look(), "the same sentence is told once"
+        path.write_bytes(good)
+        follower.look()
+    path.unlink()
+    follower.look()
+    assert "m.psp" in json.loads(story.parts["facts"].columns["json"][0])["note"]
+    model.partial_fit(data(50)).save(path)
+    follower.look()
+    told = json.loads(story.parts["facts"].columns["json"][0])
+    assert (told["note"], told["samples"]) == ("", 150)
+
+
+def test_psp_watch_of_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "m.psp").write_bytes(b"no model")
+    for name, code in (("m.psp", 1), ("absent.psp", 2)):
+        done = psp("watch", tmp_path / name, code=code)
+        assert name in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    OnlinePCA(K).fit(data(30)).save(tmp_path / "n.psp")
+    done = psp("watch", tmp_path / "n.psp", "--image", "5x5", code=2)
+    assert "25 values a row, and rows have 12" in done.stderr
+
+
+def test_frames_are_small_beside_the_model() -> None:
+    """A hand-over is the model's state and at most a few hundred rows."""
+    model = OnlinePCA(8).fit(np.random.default_rng(0).standard_normal((2000, 400)))
+    state = len(packed(pca_state(model)))
+    made: list[bytes] = []
+
+    def offer(make: Any) -> bool:
+        made.append(make())
+        return True
+
+    Feed(offer).take(model, np.zeros((100_000, 400)))
+    assert len(made[0]) < state + 64 * 400 * 8 + 50_000
