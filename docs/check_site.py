@@ -53,7 +53,7 @@ def problems(root: Path) -> Iterator[str]:
             elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
                 yield f"{name}: {link} names a place that {target.name} does not have."
         for source, words in page.pictures:
-            if not words:
+            if words is None:
                 yield f"{name}: the picture {source} has no words in its place (alt)."
 
 

@@ -27,8 +27,8 @@ for line, moment in zip(panels, moments, strict=True):
     pca.partial_fit(rows[learned:moment])
     learned = moment
     error = subspace_error(pca.components_.T, batch.components_.T)
-    for axes, component, known in zip(line, pca.components_, batch.components_, strict=True):
-        component = component * np.sign(component @ known)  # the sign of a component is free
+    signs = np.sign(np.sum(pca.components_ * batch.components_, axis=1))  # the sign of a component is free
+    for axes, component in zip(line, signs[:, np.newaxis] * pca.components_, strict=True):
         largest = np.abs(component).max()
         axes.imshow(component.reshape(8, 8), interpolation="bicubic", cmap="RdBu_r", vmin=-largest, vmax=largest)
         axes.set(xticks=[], yticks=[])

@@ -33,9 +33,7 @@ for alarm in monitor.alarms:
     print(alarm)
 
 figure, panels = plt.subplots(2, 1, sharex=True, figsize=(8, 4.6), layout="constrained")
-for axes, values, limit, name in zip(
-    panels, (found.t2, found.spe), (found.t2_limit, found.spe_limit), ("T²", "SPE"), strict=True
-):
+for axes, values, limit, name in zip(panels, (found.t2, found.spe), (found.t2_limit, found.spe_limit), ("T²", "SPE"), strict=True):
     axes.semilogy(values, ".", color="#9aa5b1", markersize=2)
     axes.semilogy(limit, color="#0072B2", label="limit, 0.1 %")
     axes.set_ylabel(name)

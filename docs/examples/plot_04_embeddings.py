@@ -46,9 +46,7 @@ recall = [np.mean([len(set(a) & set(b)) for a, b in zip(truth, found, strict=Tru
 # Beside it: as many features taken at random, the price of not looking at the data.
 
 columns = [rng.permutation(D)[:K] for K in sizes]
-random = [
-    np.mean([len(set(a) & set(b)) for a, b in zip(truth, nearest(X[:, chosen]), strict=True)]) / neighbours for chosen in columns
-]
+random = [np.mean([len(set(a) & set(b)) for a, b in zip(truth, nearest(X[:, chosen]), strict=True)]) / neighbours for chosen in columns]
 
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
 ratios = [D // K for K in sizes]
