@@ -42,6 +42,10 @@ def _tracking(names: dict[str, Any]) -> None:
     names["stream"] = np.array_split(_rows(1500), 6)
 
 
+def _watch(names: dict[str, Any]) -> None:
+    names["stream"] = np.array_split(_rows(200, 784), 2)
+
+
 def _experiments(names: dict[str, Any]) -> None:
     Path("my_module.py").write_text(_MINE, encoding="utf-8")
     np.save("recordings.npy", _rows())
@@ -52,6 +56,7 @@ _PAGES: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "docs/streams.md": _streams,
     "docs/tracking.md": _tracking,
     "docs/experiments.md": _experiments,
+    "docs/watch.md": _watch,
 }
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from sklearn.decomposition import IncrementalPCA
 from typer.testing import CliRunner
 
-from online_psp import FSM
+from online_psp import ALGORITHMS, FSM
 from online_psp.cli.main import app
 from online_psp.datasets import load
 from online_psp.datasets.own import add_set, own_sets
@@ -31,6 +31,7 @@ from online_psp.experiments.measure import FILLED, Workbench
 from online_psp.experiments.records import Curve, Experiment, SpikedData, Track, parse_spiked
 from online_psp.experiments.rows import DONE, Row, read_rows, select, write_rows
 from online_psp.experiments.runner import run
+from online_psp.experiments.tracks import TRACKS
 from online_psp.metrics import subspace_error
 from tests.somebodys import Mine, Sleeps, TakesHoles
 
@@ -283,6 +284,15 @@ def test_holes_are_filled_for_those_that_need_it_and_that_is_said() -> None:
     assert not takes_missing(Curve("t", f"{HERE}:Mine"), 2, 5)
 
 
+def test_the_whole_family_runs_on_every_track() -> None:
+    plan = Plan(trials=1, builtin=False, family=True, isolate=False, tracks=tuple(TRACKS))
+    found = evaluate("spiked:D=16,K=2,N=100", plan=plan).rows
+    assert not select(found, metric="failed")
+    labels = {cls.__name__ for cls in ALGORITHMS.values()}
+    for track in (each.name for several in TRACKS.values() for each in several):
+        assert labels == {row.label for row in select(found, track=track, metric="score")}, track
+
+
 def test_drift_is_ranked_over_time_and_the_rest_at_the_end() -> None:
     plan = Plan(trials=1, builtin=False, isolate=False, tracks=("drift", "sorted"))
     found = evaluate("spiked:D=20,K=2,N=300", algorithms={"mine": Mine}, plan=plan).rows
@@ -372,6 +382,16 @@ def test_places_on_a_board(tmp_path: Path) -> None:
 def test_ranks_move_where_trials_overlap() -> None:
     board = boards([*scored("one", [0.1, 0.3, 0.2]), *scored("two", [0.25, 0.15, 0.22])])[0]
     assert (board.places[0].rank.low, board.places[0].rank.high) == (1.0, 2.0), "three trials do not tell these two apart"
+
+
+def test_equal_scores_share_their_places() -> None:
+    """FSM and SM differ by rounding alone: neither is ahead, and the interval of a place holds it."""
+    errors = [0.2, 0.3, 0.25]
+    rows = [*scored("fsm", errors), *scored("sm", [value * (1 + 1e-12) for value in errors]), *scored("worse", [0.5, 0.6, 0.7])]
+    board = boards(rows)[0]
+    assert [place.rank for place in board.places] == [(1.5, 1.5, 1.5), (1.5, 1.5, 1.5), (3.0, 3.0, 3.0)]
+    assert [line[1:3] for line in overall([board]).lines] == [("1.50", "1.50 – 1.50")] * 2 + [("3.00", "3.00 – 3.00")]
+    assert boards(scored("alone", errors))[0].places[0].rank == (1.0, 1.0, 1.0)
 
 
 def test_a_board_is_one_data_set(tmp_path: Path) -> None:

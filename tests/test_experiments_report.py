@@ -271,6 +271,18 @@ def test_the_deviations_are_in_the_docs_as_in_the_report() -> None:
     assert deviations_table().to_markdown().split("\n", 2)[2] in page, "docs/experiments.md must have the table of deviations, as it is"
 
 
+def test_the_start_that_rounding_does_not_move_is_shown_beside_the_published_one() -> None:
+    records = [
+        record for record in figures.fig3() if isinstance(record, Experiment) and record.curve.label.startswith(figures.STEADY.label)
+    ]
+    assert {record.K for record in records} == {64, 128}
+    assert {record.jitter for record in records} == set(range(6)), "as it is, and on five perturbations"
+    assert {record.seed for record in records} == {0}
+    steady = [replace(found, label=figures.STEADY.label + suffix) for suffix in ("", tables.SPREAD) for found in learning_rows()[:2]]
+    assert figures.STEADY.label not in tables.curves_of(steady)
+    assert tables.spreads(steady)[0].lines[0][0] == figures.STEADY.label
+
+
 def test_a_spread_is_no_curve_of_its_own() -> None:
     label = "CCIPCA" + tables.SPREAD
     several = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import lapack
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from online_psp import ALGORITHMS, OnlinePCA
@@ -108,6 +110,36 @@ def test_units_do_not_matter_for_any_algorithm_in_any_phase(name: str, unit: flo
         difference = np.abs(one.components_[known] - other.components_[known]).max()
         assert difference < (1e-6 if dtype is np.float64 else 1e-3), f"components differ by {difference:.1e} after {stop} rows"
     assert np.allclose(other.explained_variance_ / unit / unit, one.explained_variance_, rtol=1e-3)
+
+
+def odd_units(D: int, ratio: float) -> tuple[Floats, Floats]:
+    """Rows with one feature in other units, and the leading 5 directions, from a decomposition that the sizes of columns do not disturb."""
+    rng = np.random.default_rng(31)
+    X = rng.standard_normal((2000, D)) @ (rng.standard_normal((D, D)) / np.arange(1, D + 1)[:, np.newaxis])
+    X[:, 7] *= ratio
+    centred = X - X.mean(axis=0)
+    order = np.argsort(-centred.std(axis=0))
+    directions = np.empty((D, D))
+    directions[order] = lapack.dgejsv(np.linalg.qr(centred[:, order])[1], joba=0, jobu=3, jobv=0, jobr=1, jobt=0, jobp=0)[2]
+    return X, directions[:, :5]
+
+
+@pytest.mark.parametrize(("D", "ratio", "most"), [(40, 1e9, 1e-9), (40, 1e14, 1e-9), (300, 1e9, 0.003), (300, 1e12, 0.003)])
+def test_one_feature_in_other_units(D: int, ratio: float, most: float) -> None:
+    X, truth = odd_units(D, ratio)
+    model = OnlinePCA(5).fit(X)
+    error = subspace_error(model.components_.T, truth)
+    assert error <= most, f"subspace error {error:.1e}, at most {most:.0e} expected (exact phase: {model.exact_})"
+
+
+def test_features_that_rounding_hides_are_not_passed_over_in_silence() -> None:
+    model = OnlinePCA(5).fit(odd_units(300, 1e15)[0])
+    with pytest.warns(RuntimeWarning, match="Feature 7 varies .* only 1 of 5 directions .* standardize=True"):
+        _ = model.components_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _ = OnlinePCA(5, standardize=True).fit(odd_units(300, 1e15)[0]).components_
+        _ = OnlinePCA(1).fit(odd_units(300, 1e15)[0]).components_
 
 
 @pytest.mark.parametrize("D", [300, 6000])

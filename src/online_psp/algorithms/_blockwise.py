@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import norm, qr
+from scipy.linalg import qr
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.engine.blas import matmul
@@ -28,18 +28,17 @@ from online_psp.engine.types import Array, Floats, Rate
 _ROWS_AT_A_TIME = 1024  # of a call, which are converted together where they are of another precision
 
 
-def orthonormal_rows(rows: Array) -> tuple[Array, Floats]:
+def orthonormal_rows(rows: Array) -> tuple[Array, Array]:
     """The Gram–Schmidt basis of the rows, (K, D), by Householder reflections: orthonormal even where they are not independent.
 
     Returns
     -------
     basis : (K, D)
-    lengths : (K,)
-        Of the rows given.
+    R : (K, K), upper triangular
+        Coordinates of the rows given, as columns, but for signs.
     """
     Q, R = qr(rows.T, mode="economic", check_finite=False)
-    lengths = np.array([norm(column) for column in R.T], dtype=np.float64)
-    return np.ascontiguousarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(rows.dtype)).T), lengths
+    return np.ascontiguousarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(rows.dtype)).T), R
 
 
 class BlockwiseAlgorithm(StreamingAlgorithm):

@@ -150,8 +150,10 @@ class HistoryPCA(BlockwiseAlgorithm):
             again = np.diag(remembered) if number == 0 else matmul(U, old.T) * remembered
             G = matmul(again, old)
             add_product(G, 1.0, seen, np.ascontiguousarray(rows))
-            U, self._variances = orthonormal_rows(G)
+            U, R = orthonormal_rows(G)
         self._U, self._fresh = U, False
+        unit = max(float(np.abs(R).max()), float(np.finfo(np.float64).tiny))  # variances themselves may be near the ends of the range
+        self._variances = unit * np.linalg.norm(R.astype(np.float64) / unit, axis=0)
 
     def _fade(self, keep: float) -> None:
         self._variances *= keep

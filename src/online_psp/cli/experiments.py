@@ -135,13 +135,16 @@ def evaluate(
     ] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("--algorithm", "-a", help="module:Class to evaluate, with options after commas (m:C,gamma=0.6); repeatable."),
+        typer.Option(
+            "--algorithm", "-a", help="module:Class or built-in name to evaluate, with options after commas (m:C,gamma=0.6); repeatable."
+        ),
     ] = None,
     track: Annotated[
         list[TrackName] | None,
         typer.Option(help="Make the stream harder: drift, missing, outliers, sorted or all; repeatable."),
     ] = None,
-    builtin: Annotated[bool, typer.Option(help="Also run the built-in algorithms.")] = True,
+    builtin: Annotated[bool, typer.Option(help="Also run the paper's algorithms and OnlinePCA.")] = True,
+    family: Annotated[bool, typer.Option("--family", help="Also run every other built-in algorithm.")] = False,
     trials: Annotated[int, typer.Option(min=1, help="Number of trials, each with another order (or draw) of the samples.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the data.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed of the first trial.")] = 0,
@@ -172,7 +175,7 @@ def evaluate(
     with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
         chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
         tracks = tuple(dict.fromkeys(str(name) for name in wanted))
-        plan = Plan(trials, epochs, seed, tracks, builtin, batch, timeout=timeout, jobs=jobs, resume=resume)
+        plan = Plan(trials, epochs, seed, tracks, builtin, family, batch, timeout=timeout, jobs=jobs, resume=resume)
         result = run_evaluation(
             data,
             components,

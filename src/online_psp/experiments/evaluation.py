@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import DataSet, load
 from online_psp.engine.types import Floats
 from online_psp.experiments import plots, tables
@@ -54,7 +55,9 @@ class Plan:
     tracks : tuple of str
         Keys of `online_psp.experiments.tracks.TRACKS`; without any, the data as it is.
     builtin : bool
-        Run the built-in algorithms beside those given.
+        Run the paper's algorithms and OnlinePCA beside those given.
+    family : bool
+        Run every other algorithm of the registry too.
     batch : int or None
         Rows a time for ``partial_fit``; 5 K where None.
     isolate : bool
@@ -73,6 +76,7 @@ class Plan:
     seed: int = 0
     tracks: tuple[str, ...] = ()
     builtin: bool = True
+    family: bool = False
     batch: int | None = None
     isolate: bool = True
     timeout: float | None = None
@@ -165,6 +169,15 @@ def _curves(algorithms: Algorithms, batch: int | None) -> tuple[list[Curve], dic
         if name is None:
             builders[f"given:{label}"] = given
     return curves, builders
+
+
+def _known(plan: Plan) -> list[Curve]:
+    """Curves of this package."""
+    curves = [*FIVE, ONLINE_PCA] if plan.builtin else []
+    if plan.family:
+        drawn = {curve.algorithm for curve in curves}
+        curves += [Curve(make.__name__, name) for name, make in ALGORITHMS.items() if name not in drawn]
+    return curves
 
 
 def _importable(given: Callable[..., Any]) -> str | None:
@@ -302,7 +315,7 @@ def evaluate(
     given, builders = _curves(algorithms or {}, plan.batch)
     for curve in given:  # so that what is missing is said before anything runs
         check_curve(curve, K, source.D, builders, construct=not plan.isolate or curve.algorithm in builders)
-    known = [*FIVE, ONLINE_PCA] if plan.builtin else []
+    known = _known(plan)
     curves = [*given, *(curve for curve in known if curve.label not in {mine.label for mine in given})]
     if not curves:
         raise ValueError("There is nothing to evaluate: name an algorithm, or leave the built-in ones in.")

@@ -19,6 +19,7 @@ from online_psp.experiments.statistics import Interval, bootstrap, resampled_med
 from online_psp.experiments.tables import Table, memory, number, spent
 
 _PROVENANCE = ("version", "commit", "code", "date", "platform", "cpu", "blas", "threads", "ram_gib")
+_EQUAL = 1e-7  # of scores that differ by rounding alone: one algorithm under two names
 
 
 class Place(NamedTuple):
@@ -115,18 +116,32 @@ def _board(name: str, rows: Sequence[Row]) -> Board:
     failed = {label for label in labels if not values[label] or select(rows, label=label, metric="failed")}
     drawn = {label: resampled_medians(values[label]) for label in labels if label not in failed}
     ranks: dict[str, Floats] = {label: np.full(_draws(drawn), float(len(labels))) for label in failed}  # a failure is the last place
-    for label, medians in drawn.items():
-        ranks[label] = 1.0 + np.sum([other < medians for other in drawn.values()], axis=0)
+    ranks |= _ranks(drawn)
     scores = {label: bootstrap(values[label]) if label in drawn else Interval(math.nan, math.nan, math.nan) for label in labels}
-    order = sorted(labels, key=lambda label: (label in failed, scores[label].value))
+    places = _ranks({label: np.array([scores[label].value]) for label in drawn}) | {
+        label: np.array([float(len(labels))]) for label in failed
+    }
     found = []
-    for number_, label in enumerate(order, start=1):
+    for label in sorted(labels, key=lambda label: (label in failed, scores[label].value)):
         low, high = np.quantile(ranks[label], (0.025, 0.975))
         own = select(rows, label=label)
         note = "; ".join(dict.fromkeys(row.note for row in own if row.note))
-        place = Interval(float(len(labels) if label in failed else number_), float(low), float(high))
+        place = Interval(float(places[label][0]), float(low), float(high))
         found.append(Place(label, scores[label], place, 1e6 * spent(own, label), memory(own, label), note))
     return Board(name, found, ranks)
+
+
+def _ranks(scores: dict[str, Floats]) -> dict[str, Floats]:
+    """Places, one for each draw, from scores, (draws,); those whose scores are equal, up to rounding, share the mean of their places."""
+    ranks = {}
+    for label, mine in scores.items():
+        rank = np.ones_like(mine)
+        for name, other in scores.items():
+            if name != label:
+                equal = np.isclose(other, mine, rtol=_EQUAL, atol=_EQUAL**2)
+                rank += np.where(equal, 0.5, other < mine)
+        ranks[label] = rank
+    return ranks
 
 
 def _by_seed(rows: Sequence[Row]) -> list[float]:
@@ -155,11 +170,11 @@ def table(board: Board) -> Table:
     """A board as a table."""
     lines = tuple(
         (
-            f"{place.rank.value:.0f}",
+            f"{place.rank.value:g}",
             place.label,
             number(place.score.value),
             f"{number(place.score.low)} – {number(place.score.high)}",
-            f"{place.rank.low:.0f} – {place.rank.high:.0f}",
+            f"{place.rank.low:g} – {place.rank.high:g}",
             "–" if math.isnan(place.microseconds) else f"{place.microseconds:,.1f}",
             place.memory,
             place.note,

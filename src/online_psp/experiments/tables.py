@@ -89,9 +89,14 @@ SPREAD = " ±1e-15"
 """What the label of a curve ends with that was run on data perturbed by so much."""
 
 
+FROM_DATA = ", σ² from data"
+"""What the label of CCIPCA ends with that starts from variances of the data: a line of the table of spreads, and not of a figure."""
+
+
 def curves_of(rows: Sequence[Row]) -> list[str]:
-    """The labels that are lines of their own: not the checks of FSM by SM, and not the runs on perturbed data."""
-    return [str(label) for label in distinct(rows, "label") if not str(label).startswith("SM") and not str(label).endswith(SPREAD)]
+    """The labels that are lines of their own: not the checks of FSM by SM, and not the runs that show what rounding does."""
+    labels = [str(label) for label in distinct(rows, "label")]
+    return [label for label in labels if not label.startswith("SM") and not label.endswith((SPREAD, FROM_DATA))]
 
 
 def spreads(rows: Sequence[Row]) -> list[Table]:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, eigh, svd
+from scipy.linalg import blas, eigh, lapack, qr, svd
 
 from online_psp.engine.blas import full_gram, matmul
 from online_psp.engine.csr import scatter_squares, scatter_sums
@@ -28,6 +28,7 @@ FIRST_ROWS = 6
 """Rows that are kept at first, in multiples of K'."""
 _BUFFER = 256
 _SMALL = 256  # rows up to which a singular value decomposition costs next to nothing
+_JACOBI = 400  # features up to which singular vectors are found pair by pair: it takes ten times as long
 _RANGE = 1e-8  # of variances, within which eigenvectors of inner products are good to half the digits at least
 
 
@@ -74,6 +75,27 @@ def _from_products(rows: Floats, rank: int) -> ReadOut | None:
     # What rounding has left of their inner products is taken out; the order stays.
     factor = np.linalg.cholesky(full_gram(directions))
     return ReadOut(matmul(np.asarray(np.linalg.inv(factor), dtype=np.float64), directions), values[::-1].copy())
+
+
+def _graded_directions(matrix: Floats, rank: int) -> ReadOut:
+    """The top eigenvectors of a covariance matrix, (D, D), of features in units that differ by many orders of magnitude.
+
+    An error of the usual decomposition is one of the largest feature, and may be all of a small one. An entry of the matrix is good to the
+    sizes of its own two features: so these are divided out, a root is taken of what is left, and its singular vectors are found one pair
+    of columns at a time (Jacobi), which the sizes of columns do not disturb.
+    """
+    sizes = np.sqrt(matrix.diagonal())
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    values, vectors = eigh(matrix / sizes / sizes[:, np.newaxis], check_finite=False)
+    root = np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T * sizes
+    if len(matrix) <= _JACOBI:
+        found, _, turn, work, _, failed = lapack.dgejsv(root, joba=0, jobu=3, jobv=0, jobr=1, jobt=0, jobp=0)
+        if not failed:
+            return ReadOut(np.ascontiguousarray(turn.T[:rank]), (found[:rank] * (work[0] / work[1])) ** 2)
+    order = np.argsort(-sizes, kind="stable")  # the next best: errors of the largest deviation, not of the largest variance
+    directions: Floats = np.empty_like(root)
+    _, found, directions[:, order] = svd(qr(root[:, order], mode="r", check_finite=False)[0], check_finite=False)
+    return ReadOut(directions[:rank], found[:rank] ** 2)
 
 
 class Exact(ABC):
@@ -160,7 +182,11 @@ class Scatter(Exact):
         if deviations is not None:
             matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
         values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
-        return ReadOut(vectors.T[::-1].astype(self.rows.dtype), np.maximum(values[::-1], 0.0))
+        found = ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
+        variances = matrix.diagonal()
+        if values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
+            found = _graded_directions(np.tril(matrix) + np.tril(matrix, -1).T, self.rank)
+        return found._replace(components=found.components.astype(self.rows.dtype))
 
     def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> None:
         """Take in CSR rows whose weights follow on a total of `before`, with the mean of those in `sums`, which is left alone."""

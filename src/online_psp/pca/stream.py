@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import threading
+import warnings
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from online_psp.pca.settings import Settings, rank_for, rank_found
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
 _MOST_INFLATED = 1e60
+_HIDDEN = 512.0  # in units of rounding: how far below the largest feature others are lost
 _RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
 
 
@@ -119,6 +121,7 @@ class Stream:
         self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._view: View | None = None
+        self._warned = False
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
         self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
@@ -135,6 +138,7 @@ class Stream:
             if self._view is None:
                 found = self.read_out()
                 m, standardize = self.moments, self.settings.standardize
+                self._warn_of_units()
                 scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / self._unit, m.total_variance)
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
@@ -149,6 +153,23 @@ class Stream:
                     m.squares,
                 )
             return self._view
+
+    def _warn_of_units(self) -> None:
+        """Say once where directions are asked for that rounding of the largest feature hides."""
+        if self._warned or self.model is None or self.scale is not None:
+            return
+        deviations = np.sqrt(self.moments.variance)
+        largest = int(np.argmax(deviations))
+        seen = int((deviations > _HIDDEN * np.finfo(self.dtype).eps * deviations[largest]).sum())
+        if seen < min(self.components, int((deviations > 0).sum())):
+            self._warned = True
+            warnings.warn(
+                f"Feature {largest} varies {deviations[largest] / np.median(deviations[deviations > 0]):.0e} times as much as the median "
+                f"feature, so that in {self.dtype} only {seen} of {self.components} directions can be told from rounding: pass "
+                "standardize=True, or bring the features to like units.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def read_out(self) -> ReadOut:
         """The K' directions as ordered principal components, in units of the stream, or of standardised features."""

@@ -43,7 +43,7 @@ def opened(witness: Witness, names: Sequence[str] | None, shape: tuple[int, ...]
     }
     found["features"] = [
         {
-            "name": feature_name(names, int(i)),
+            "name": feature_name(names, int(i), shape),
             "value": _number(float(witness.row[i])),
             "t2": _number(float(witness.t2[i])),
             "spe": _number(float(witness.spe[i])),

@@ -6,6 +6,7 @@ from typing import Any
 
 from bokeh.models import (
     ColumnDataSource,
+    CustomJSTickFormatter,
     DataRange1d,
     HoverTool,
     LinearColorMapper,
@@ -22,6 +23,10 @@ from online_psp.watch.story import VARIANCES
 _LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, YELLOW, GREY)
 _TEXT = "13px"
 _PALETTE = list(Cividis256[24:])  # its darkest end is lost on a dark page
+
+_SHORT = (
+    "const s = Math.abs(tick); return s && (s >= 1e5 || s < 1e-3) ? tick.toExponential(1).replace('.0', '') : String(+tick.toPrecision(4))"
+)
 
 Sources = dict[str, ColumnDataSource]
 
@@ -44,6 +49,7 @@ def _blank(name: str, label: str, *, x: str = "row", log: bool = False, height: 
         border_fill_color=None,
         outline_line_color=None,
         min_border_right=12,
+        min_border_left=68,
         output_backend="canvas",
     )
     chart.toolbar.logo = None
@@ -54,6 +60,7 @@ def _blank(name: str, label: str, *, x: str = "row", log: bool = False, height: 
         axis.axis_label_text_font_style = "normal"
         axis.minor_tick_line_color = None
     chart.xaxis.formatter = NumeralTickFormatter(format="0.[00]a" if x == "row" else "0")
+    chart.yaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     chart.xaxis.ticker.desired_num_ticks = 5
     chart.yaxis.ticker.desired_num_ticks = 5
     chart.xgrid.grid_line_color = None
@@ -101,7 +108,7 @@ def scores(sources: Sources) -> tuple[figure, figure]:
 
 
 def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
-    chart = _blank(name, label, log=True, height=230, x_range=x_range)
+    chart = _blank(name, label, log=True, height=265, x_range=x_range)
     whole, newest = sources["whole"], sources["newest"]
     drawn = [
         chart.varea("row", name, f"{name}_most", source=whole, fill_color=SKY, fill_alpha=0.45),
@@ -118,6 +125,8 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
     ]
     for renderer in close:
         renderer.tags, renderer.visible = ["newest"], False
+    chart.x_range.renderers = [*chart.x_range.renderers, *drawn, *close] if x_range is not None else [*drawn, *close]  # not the alarms
+    chart.y_range.renderers = [*drawn, *close]
     spans = chart.vspan("row", source=sources["marks"], line_color=PURPLE, line_width=3, line_alpha=0.9)
     chart.add_tools(
         HoverTool(
@@ -132,8 +141,7 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
 def plane(sources: Sources, id_names: list[str]) -> tuple[figure, Any, dict[str, Any]]:
     """The newest rows in the plane of two components: the figure, its points, and what colours them."""
     chart = _blank("plane", "component 2", x="component 1", height=360)
-    chart.xaxis.formatter = NumeralTickFormatter(format="0.[00]a")
-    chart.yaxis.formatter = NumeralTickFormatter(format="0.[00]a")
+    chart.xaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     mappers = {"row": LinearColorMapper(palette=_PALETTE), "spe": LogColorMapper(palette=_PALETTE, nan_color=GREY)}
     points = chart.scatter(
         "s1",

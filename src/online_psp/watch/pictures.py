@@ -51,9 +51,14 @@ def _png(colours: NDArray[np.float64]) -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
 
 
-def feature_name(names: Sequence[str] | None, number: int) -> str:
-    """A feature as people know it."""
-    return str(names[number]) if names is not None and number < len(names) else f"feature {number}"
+def feature_name(names: Sequence[str] | None, number: int, shape: tuple[int, ...] | None = None) -> str:
+    """A feature as people know it: by its name, by its place in a picture, or by its number from 0."""
+    if names is not None and number < len(names):
+        return str(names[number])
+    if shape is None:
+        return f"feature {number}"
+    row, column, *channel = (int(place) for place in np.unravel_index(number, shape))
+    return f"pixel {row}, {column}" + (f", channel {channel[0]}" if channel else "")
 
 
 def largest(values: Floats, names: Sequence[str] | None, count: int) -> list[dict[str, Any]]:

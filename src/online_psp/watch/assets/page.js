@@ -10,6 +10,11 @@ function make(tag, text, attributes) {
   for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
   return node;
 }
+function key_item(kind, shade, text) {
+  const item = make("span", null, {class: "item"});
+  item.append(make("span", null, {class: "k " + kind, style: "--c: " + shade}), document.createTextNode(text));
+  return item;
+}
 function put(node, text) { if (node.textContent !== text) node.textContent = text; }
 const counted = (x) => x === null || x === undefined ? "–" : Math.round(x).toLocaleString("en-US");
 function short(x) {
@@ -127,8 +132,8 @@ function show_components() {
   if (legend.dataset.count !== String(count)) {
     legend.dataset.count = count;
     legend.replaceChildren();
-    for (let k = 0; k < count; k++) legend.append(make("span", null, {class: k < 4 ? "k line" : "k dots", style: "--c: " + SHADES[k]}), document.createTextNode(String(k + 1)));
-    legend.append(make("span", null, {class: "k dash", style: "--c: #8A8A8A"}), document.createTextNode("noise level"));
+    for (let k = 0; k < count; k++) legend.append(key_item(k < 4 ? "line" : "dots", SHADES[k], String(k + 1)));
+    legend.append(key_item("dash", "#8A8A8A", "noise level"));
   }
   show_legend(told.legends);
 }
@@ -235,13 +240,14 @@ function metered(value, most, colour) {
 const x = $("x"), y = $("y"), axes = $("axes"), colour = $("colour");
 function fill_choices() {
   const count = Math.max(1, Math.min(10, facts_now.components || 1));
+  let changed = false;
   for (const [select, first] of [[x, 1], [y, 2]]) {
-    const kept = select.value || String(Math.min(first, count));
-    if (select.options.length !== count) {
-      select.replaceChildren();
-      for (let k = 1; k <= count; k++) select.append(make("option", String(k), {value: String(k)}));
-      select.value = Number(kept) <= count ? kept : String(Math.min(first, count));
-    }
+    if (select.options.length === count) continue;
+    const kept = Number(select.dataset.chosen || first);
+    select.replaceChildren();
+    for (let k = 1; k <= count; k++) select.append(make("option", String(k), {value: String(k)}));
+    select.value = String(Math.min(kept, count));
+    changed = true;
   }
   const ids = facts_now.ids || [];
   while (colour.options.length > 2 + ids.length) colour.lastChild.remove();
@@ -249,6 +255,7 @@ function fill_choices() {
     if (!colour.options[2 + i]) colour.append(make("option", null, {value: "id" + i}));
     put(colour.options[2 + i], name);
   });
+  if (changed) choose();
 }
 function choose() {
   points.glyph.x = {field: axes.value + x.value};
@@ -263,7 +270,7 @@ function show_legend(legends) {
   const key = $("k-plane"), ids = facts_now.ids || [];
   key.replaceChildren();
   if (colour.value.startsWith("id")) {
-    for (const [text, shade] of (legends || {})[ids[Number(colour.value.slice(2))]] || []) key.append(make("span", null, {class: "k dot", style: "--c: " + shade}), document.createTextNode(text || "(empty)"));
+    for (const [text, shade] of (legends || {})[ids[Number(colour.value.slice(2))]] || []) key.append(key_item("dot", shade, text || "(empty)"));
   } else {
     const ends = colour.value === "row" ? ["older", "newer"] : ["small SPE", "large SPE"];
     key.append(document.createTextNode(ends[0]), make("span", null, {class: "k ramp"}), document.createTextNode(ends[1]));
@@ -271,11 +278,12 @@ function show_legend(legends) {
 }
 function choose_window() {
   const wanted = $("window").value;
+  $("k-scores").classList.toggle("newest", wanted === "newest");
   for (const chart of [t2, spe]) for (const renderer of chart.renderers) {
     if (renderer.tags.length) renderer.visible = renderer.tags.includes(wanted);
   }
 }
-for (const select of [x, y, axes, colour]) select.addEventListener("change", choose);
+for (const select of [x, y, axes, colour]) select.addEventListener("change", () => { select.dataset.chosen = select.value; choose(); });
 $("window").addEventListener("change", choose_window);
 
 // Pausing and saving

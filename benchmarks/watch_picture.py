@@ -1,0 +1,63 @@
+"""The picture of docs/watch.md: ``python -m benchmarks.watch_picture FILE.png [WIDTH] [light | dark]``.
+
+Digits of MNIST, from the folder that ONLINE_PSP_DATA names, of which the last are shifted by three pixels; the first alarm is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.watch import _looking
+from online_psp import OnlinePCA
+from online_psp.io.sources import open_source
+from online_psp.monitoring import Monitor
+from online_psp.watch import Dashboard, PageSettings
+
+_ROWS, _SHIFTED, _BLOCK = 12_000, 3_000, 200
+
+
+def main(words: list[str]) -> None:
+    """Make the picture."""
+    target, width = Path(words[0]), int(words[1]) if len(words) > 1 else 1600
+    images = open_source(Path(os.environ["ONLINE_PSP_DATA"]) / "train-images-idx3-ubyte.gz")
+    X = next(iter(images.blocks(_ROWS))).rows.reshape(-1, 28, 28).copy()
+    X[-_SHIFTED:] = np.roll(X[-_SHIFTED:], 3, axis=2)
+    monitor = Monitor(OnlinePCA(16, half_life=4000))
+    settings = PageSettings(title="train-images-idx3-ubyte.gz → digits.psp", port=0, image=(28, 28), id_names=["half"])
+    with Dashboard(monitor, settings) as page, _looking(page.url) as browser:
+        scheme = words[2] if len(words) > 2 else "light"
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        _size(browser, width, 1200)
+        for block in X.reshape(-1, _BLOCK, 784):
+            page.update(block, monitor.update(block), ids=[["upper" if row[:392].sum() > row[392:].sum() else "lower"] for row in block])
+            time.sleep(0.05)
+        page.feed._due = 0.0
+        page.update(X[:0].reshape(0, 784))
+        _wait(browser, _ROWS)
+        browser.execute_script("document.querySelector('#alarms li:last-child button').click(); document.activeElement.blur()")
+        for word in words[3:]:
+            browser.execute_script(word)
+        _size(browser, width, browser.execute_script("return document.documentElement.scrollHeight"))
+        time.sleep(2.0)
+        target.write_bytes(base64.b64decode(browser.get_screenshot_as_base64()))
+
+
+def _size(browser: Any, width: int, height: int) -> None:
+    shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+
+
+def _wait(browser: Any, rows: int) -> None:
+    while browser.execute_script("return document.getElementById('f-samples').dataset.value") != str(rows):
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
