@@ -1,9 +1,9 @@
 """The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
 
 A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
-model is copied at most four times a second, and as long as that is not more than a hundredth of the learner's processor time. A learner
-that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a hundredth of the
-clock's time. So a model whose copy takes long is copied seldom.
+model is copied at most four times a second, and as long as that is not more than a two-hundredth of the learner's processor time. A learner
+that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a two-hundredth of
+the clock's time. So a model whose copy takes long is copied seldom.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from online_psp.watch.frames import Facts, Frame, Piece, Scored, Witness, packed
 
 EVERY = 0.25
 """Seconds between two hand-overs, at least."""
-_SHARE = 100  # a hand-over may take one part in so many of the time
+_SHARE = 200  # a hand-over may take one part in so many of the time
 _SELDOM = 1.0  # seconds after which it is the clock's time that counts
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
-_SLOT_SHARE = 200  # copying rows may take one part in so many of the processor time
+_SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time
 _PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
