@@ -165,6 +165,11 @@ class StreamingAlgorithm(ABC):
         """A state after the start that came from a file; raises a ValueError where it cannot be one."""
         return running
 
+    @property
+    def cheap_to_read(self) -> bool:
+        """Whether reading now costs little of what it may cost at other moments."""
+        return True
+
     def mend(self) -> None:  # noqa: B027
         """Put right what a jump in the data may have left, where the algorithm needs that."""
 
