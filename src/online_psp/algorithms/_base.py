@@ -68,6 +68,8 @@ class StreamingAlgorithm(ABC):
     takes_arrays: ClassVar[bool] = False
     #: Whether `block_size` is a parameter of the algorithm itself, so that results depend on it.
     block_changes_results: ClassVar[bool] = False
+    #: Whether `OnlinePCA` takes it: its directions and variances come close to those of PCA on ordinary data, in any units.
+    learns_pca: ClassVar[bool] = True
     #: What a block costs, for the choice of its size.
     _cost: ClassVar[FixedCost]
 
