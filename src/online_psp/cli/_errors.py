@@ -49,6 +49,7 @@ def say(text: object) -> None:
 
 def explain(error: BaseException) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
+    from online_psp.engine.extras import MissingPackageError
     from online_psp.io.files import OutputError, OutputInUseError
     from online_psp.io.sources import MissingExtraError, UnknownSourceError
 
@@ -57,7 +58,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         code = error.code
     elif isinstance(error, _ParserError):
         code, sentence = USAGE, _parser_sentence(error)
-    elif isinstance(error, UnknownSourceError | MissingExtraError | OutputError):
+    elif isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError):
         code = DATA if isinstance(error, OutputInUseError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
