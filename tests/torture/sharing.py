@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from online_psp import OnlinePCA
+from online_psp import FSM, OnlinePCA
 from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
 
@@ -89,7 +89,7 @@ def serialised(n: int) -> str | None:
             model.fit_next(X[row])
 
     local.row = -1
-    model, serial = (ALGORITHMS["fsm"](2, D, learning_rate=rate) for rate in (step, lambda t: 2.0 / (2.0 * t + 5.0)))
+    model, serial = (FSM(2, D, learning_rate=rate) for rate in (step, lambda t: 2.0 / (2.0 * t + 5.0)))
     for one in (model, serial):
         one.fit_block(first)
     before = sys.getswitchinterval()
