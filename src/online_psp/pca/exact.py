@@ -186,7 +186,7 @@ class Scatter(Exact):
             raise ValueError("The covariances of the model are not finite, so it has no directions: its file is not one that was saved.")
         found = ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
         variances = matrix.diagonal()
-        if values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
+        if len(values) and values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
             found = _graded_directions(np.tril(matrix) + np.tril(matrix, -1).T, self.rank)
         return found._replace(components=found.components.astype(self.rows.dtype))
 
