@@ -3,16 +3,46 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+DEMO_READY := $(VENV)/.demo-ready
 
-.PHONY: demo test test-interpreted lint bench torture comparison-page clean
+.PHONY: demo test test-interpreted lint docs docs-check release-check bench torture comparison-page clean
 
-$(READY): pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
-	touch $(READY)
 
-demo: $(READY)
+$(READY): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $(READY) $(DEMO_READY)
+
+$(DOCS_READY): pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $(DOCS_READY)
+
+# The package and matplotlib, without the tools of developers.
+$(DEMO_READY): pyproject.toml | $(BIN)/python
+	@echo "Installing online-psp into $(VENV); this takes about a minute."
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
+	touch $(DEMO_READY)
+
+demo: $(DEMO_READY)
 	$(BIN)/psp demo
+
+# The site, into docs/_build/html; warnings are errors, and so is a link inside it that leads nowhere.
+docs: $(DOCS_READY)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# What can be said of the documentation without building it: spelling, and every code block.
+docs-check: $(READY)
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md CHANGELOG.md matlab/README.md docs src
+	$(BIN)/pytest -n 2 tests/test_docs.py
+
+# Wheel and sdist: built, looked into, installed in a fresh environment and used there. Needs a package index.
+release-check: | $(BIN)/python
+	$(BIN)/pip install --quiet 'build>=1.2' 'twine>=6.0'
+	$(BIN)/python -m tests.release_check
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -43,5 +73,5 @@ comparison-page: $(READY)
 	sed -i -e '/psp bench: begin/,/psp bench: end/{//!d}' -e '/psp bench: begin/r out/bench/comparison.md' docs/comparison.md
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

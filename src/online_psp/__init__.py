@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM, BlockPCA
     from online_psp.pca import OnlinePCA
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "ALGORITHMS": "algorithms",

@@ -20,7 +20,7 @@ from tests.torture._common import Tally, psp, rows
 from tests.torture.hostile import data_files
 from tests.torture.kills import SOURCES, kills, pipes
 from tests.torture.mutations import model_files
-from tests.torture.sharing import full_disks, threads, writers
+from tests.torture.sharing import full_disks, many_calls, threads, writers
 
 ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
     "kills": ("SIGKILLs of runs, then resumed", kills),
@@ -28,23 +28,25 @@ ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
     "data": ("data files, damaged", data_files),
     "pipes": ("slow pipes, interrupted", pipes),
     "threads": ("models shared by ten threads", threads),
+    "calls": ("100,000 calls from eight threads, against one", many_calls),
     "writers": ("runs on an output in use", writers),
     "disks": ("runs on a full disk", full_disks),
 }
 
 
-SHARES = {"kills": 4.0, "models": 5.0, "data": 2.0}  # of the time, where others have one
+SHARES = {"kills": 8.0, "models": 16.0, "data": 3.0}  # of the time, where others have one
 
 
 def warm(folder: Path) -> None:
     """Load libraries and compile kernels here, so that forked processes have them."""
-    from online_psp import ALGORITHMS, OnlinePCA
+    from online_psp import OnlinePCA
+    from online_psp.pca.settings import LEARNERS
 
     for kind, maker in SOURCES.items():
         (folder / kind).mkdir()
         sources = maker(folder / kind, rows(200, 8, 0))
         psp("fit", *sources, "-k", 2, "-o", folder / kind / "m.psp", "-q", *(["--features", 8] if kind == "raw" else []))()
-    for name in ALGORITHMS:
+    for name in LEARNERS:
         for D in (6, 40, 60):
             model = OnlinePCA(3, oversample=2, algorithm=name).partial_fit(rows(300, D, 0))
             model.fit_next(rows(1, D, 0)[0])

@@ -7,7 +7,11 @@ at the end: the iterates are those of one sample at a time.
 
 **Step sizes.** The step is ``α_t = scale η_t / v_t``, with ``η_t = 1/t`` unless another schedule is given, and v the average, with
 weights η, of ``‖x‖ ‖y‖ / K``: the size of a gradient. So a step does not depend on the units of the data, and one gross row cannot turn
-the basis more than any of the first rows did. The textbook's ``α_t = scale/t`` is what ``variance=1`` gives."""
+the basis more than any of the first rows did. The textbook's ``α_t = scale/t`` is what ``variance=1`` gives.
+
+Where rows are to become the principal components one by one, each has a step of its own, ``α_t,k = scale η_t / v_k`` with v_k the average
+of ``y_k²``, so that weak components learn as quickly as strong ones. It is at most ``1/max(‖x‖², ‖y‖²)``: no more than takes the sample
+in whole."""
 
 from __future__ import annotations
 
@@ -49,6 +53,15 @@ class Pace(NamedTuple):
         return (self.scale * share / v if gradient > 0.0 else 0.0), self._replace(v=v)
 
 
+def own_steps(v: Floats, pace: Pace, x: Floats, y: Floats, share: float) -> tuple[Floats, Floats]:
+    """A step for each row in units of its own variance, (K,), and the averages of ``y_k²`` after the sample; for reference updates."""
+    v = v + share * (y**2 - v)
+    size = np.full(len(y), pace.variance) if pace.variance > 0 else v
+    alpha = np.divide(pace.scale * share, size, out=np.zeros(len(y)), where=(size > 0) & (y != 0))
+    largest = max(float(x @ x), float(y @ y))
+    return (np.minimum(alpha, 1.0 / largest) if largest > 0 else alpha), v
+
+
 @kernel
 def outputs(H: Floats, Z: Floats, s: int, y: Floats) -> float:
     """Fill in the outputs y, (K,), of sample s; returns ``‖y‖²``.
@@ -82,6 +95,14 @@ def step_size(scale: float, variance: float, share: float, size: float, v: Float
     return scale * share / v[k] if size > 0.0 else 0.0
 
 
+@kernel
+def own_step_sizes(scale: float, variance: float, share: float, largest: float, y: Floats, v: Floats, alpha: Floats) -> None:
+    """Fill in a step for each row, (K,), at most one over the largest of ``‖x‖²`` and ``‖y‖²``; v is moved."""
+    for k in range(len(y)):
+        step = step_size(scale, variance, share, y[k] * y[k], v, k)
+        alpha[k] = 1.0 / largest if step * largest > 1.0 else step
+
+
 class GradientRunning(NamedTuple):
     """What the classes keep: the iterate, the covariance of its outputs, the average size of a gradient, and the open block."""
 
@@ -101,6 +122,7 @@ class GradientAlgorithm(StreamingAlgorithm):
 
     _cost = FixedCost(call=60e-6, passes=3.0, turns=1.0, pairs=1.0)
     Running = GradientRunning
+    learns_pca = False
     option_names = ("scale", "variance")
     most_step = 1.0
     takes_arrays = True

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs, step_size
+from online_psp.algorithms._gradient import GradientAlgorithm, Pace, outputs, own_step_sizes, own_steps
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats
 
@@ -49,13 +49,8 @@ def reference_step(state: GHAState, x: Floats, share: float) -> tuple[GHAState, 
     """One sample; the state that comes in is left alone."""
     U, v, pace = state
     y = U @ x
-    v = v + share * (y**2 - v)
-    size = np.full(len(y), pace.variance) if pace.variance > 0 else v
-    gain = np.divide(pace.scale * share, size, out=np.zeros(len(y)), where=(size > 0) & (y != 0))
-    largest = max(float(x @ x), float(y @ y))
-    if largest > 0:
-        gain = np.minimum(gain, 1.0 / largest)
-    return GHAState(U + gain[:, np.newaxis] * (np.outer(y, x) - np.tril(np.outer(y, y)) @ U), v, pace), y
+    alpha, v = own_steps(v, pace, x, y, share)
+    return GHAState(U + alpha[:, np.newaxis] * (np.outer(y, x) - np.tril(np.outer(y, y)) @ U), v, pace), y
 
 
 def reference_basis(state: GHAState) -> Floats:
@@ -67,23 +62,21 @@ def reference_basis(state: GHAState) -> Floats:
 def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
     """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
     K = Z.shape[0]
+    alpha = np.empty(K)
     known = np.empty(Z.shape[1])  # Σ_{i≤k} y_i u_i: what the rows up to k make of the sample
     for s in range(first, last):
         y, m = Y[s], K + s
         square = outputs(H, Z, s, y)
-        largest = max(H[s, m], square)
+        own_step_sizes(options[0], options[1], shares[s], max(H[s, m], square), y, v, alpha)
         for i in range(m):
             known[i] = 0.0
         for k in range(K):
-            row = Z[k]
-            alpha = step_size(options[0], options[1], shares[s], y[k] * y[k], v, k)
-            if alpha * largest > 1.0:
-                alpha = 1.0 / largest
+            row, step = Z[k], alpha[k] * y[k]
             for i in range(m):
                 known[i] += y[k] * row[i]
             for i in range(m):
-                row[i] -= alpha * y[k] * known[i]
-            row[m] = alpha * y[k]
+                row[i] -= step * known[i]
+            row[m] = step
 
 
 class GHA(GradientAlgorithm):

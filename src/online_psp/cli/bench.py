@@ -39,9 +39,11 @@ def bench(
     from online_psp.comparison import plot, problems, runner, tables
     from online_psp.comparison.methods import methods
     from online_psp.comparison.results import write_csv
+    from online_psp.engine.extras import need_matplotlib
     from online_psp.experiments.plots import save
     from online_psp.experiments.provenance import provenance
 
+    need_matplotlib("psp bench")  # before the minutes that it takes
     provenance()  # of the code that runs, and not of what the files have become when it ends
     size = problems.QUICK if quick else problems.FULL
     times = repeats or (1 if quick else 3)

@@ -101,11 +101,13 @@ def reproduce(
     """Reproduce the paper's figures, with a report and verdicts. An interrupted run continues where it stopped."""
     from rich.console import Console
 
+    from online_psp.engine.extras import need_matplotlib
     from online_psp.experiments.evaluation import parse_curve
     from online_psp.experiments.figures import FIGURES
     from online_psp.experiments.reproduction import Scope
     from online_psp.experiments.reproduction import reproduce as run_figures
 
+    need_matplotlib("psp reproduce")
     _find_modules_here(algorithm or [])
     names = list(FIGURES) if figure is Which.all else [figure.value]
     with _stoppable():
@@ -162,10 +164,12 @@ def evaluate(
     """
     from rich.console import Console
 
+    from online_psp.engine.extras import need_matplotlib
     from online_psp.experiments.evaluation import Plan, parse_curve
     from online_psp.experiments.evaluation import evaluate as run_evaluation
     from online_psp.experiments.tables import comparison
 
+    need_matplotlib("psp evaluate")
     _find_modules_here(algorithm or [])
     wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
     with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
@@ -197,8 +201,10 @@ def leaderboard(
     """Combine evaluations into one ranked page: every algorithm on every track, with bootstrap intervals."""
     from rich.console import Console
 
+    from online_psp.engine.extras import need_matplotlib
     from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
 
+    need_matplotlib("psp leaderboard")
     with _stoppable():
         found = collect(rows)
         page = write_leaderboard(rows, output, whole_command(context))

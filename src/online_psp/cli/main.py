@@ -19,6 +19,14 @@ from online_psp.cli.score import score
 from online_psp.cli.transform import transform
 from online_psp.cli.watch import watch
 
+_NEXT = """
+Next:
+  ten lines of your own        README.md
+  your own file                psp fit rows.csv -k 8 -o model.psp
+  compare on your own file     psp bench -d rows.csv -k 8 --quick
+  the documentation            make docs, then open docs/_build/html/index.html
+"""
+
 app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
 
 
@@ -56,7 +64,10 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Pa
     from rich.progress import Progress
     from rich.table import Table
 
+    from online_psp.engine.extras import need_matplotlib
     from online_psp.experiments import demo as show
+
+    need_matplotlib("psp demo")
 
     console = Console()
     chosen = show.problems()
@@ -86,6 +97,7 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Pa
         console.print(table)
     show.draw(results, out)
     console.print(f"picture: {out}")
+    console.print(_NEXT, highlight=False, markup=False)
 
 
 app.command()(reproduce)

@@ -12,6 +12,7 @@ from online_psp.cli._charts import draw_scores, read_scores
 from online_psp.cli._common import check_not_source, echo, image_shape, load_fitted, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import Force, Quiet
+from online_psp.engine.extras import need_matplotlib
 
 _SUFFIXES = (".png", ".pdf", ".svg", ".jpg")
 _PICTURES = 24
@@ -26,6 +27,7 @@ def plot(
     """Plot the variances of a model, and its components if they are images; or T² and SPE of a table, with limits and alarms."""
     if output.suffix not in _SUFFIXES:
         usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
+    need_matplotlib("psp plot")
     check_not_source(output, [str(model)])
     with writing(output, force) as target:
         from online_psp.io.files import replacing

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.datasets import ImageLayout
+from online_psp.engine.extras import need_matplotlib
 from online_psp.experiments.rows import Row, distinct, median, select
 from online_psp.experiments.tables import EXACT, SPREAD, chosen_moments, curves_of
 from online_psp.experiments.timing import WAYS
@@ -51,6 +52,7 @@ _SETTINGS: Mapping[str, Any] = {
 
 def style() -> AbstractContextManager[None]:
     """The look of the pictures, for as long as one is drawn."""
+    need_matplotlib("A picture")
     from matplotlib import rc_context
 
     settings: Any = dict(_SETTINGS)

@@ -123,6 +123,11 @@ class Careful:
         return self._size - self._n
 
     @property
+    def cheap_to_read(self) -> bool:
+        """Whether no block is open, or none has been closed yet."""
+        return not self._n or self.core is None
+
+    @property
     def open_weight(self) -> float:
         """What the rows held weigh."""
         return float(self._weights[: self._n].sum())

@@ -124,6 +124,13 @@ class Stream:
         found = ReadOut(to_host(directions), variances)
         return found if self.scale is None else self._rescaled(found, self.scale / self.deviations())
 
+    @property
+    def cheap_to_read(self) -> bool:
+        """Whether a read-out costs little at this moment."""
+        if self.careful is not None:
+            return self.careful.cheap_to_read
+        return self.model is None or self.model.cheap_to_read
+
     def deviations(self) -> Floats:
         """Standard deviations of the features, (D,), in units of the stream; 1 for those that are constant."""
         return deviations_of(self.moments)
@@ -358,6 +365,9 @@ class Stream:
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
         self.scale = self.deviations() if self.settings.standardize else None
+        if self.settings.half_life is not None:
+            variance = self.moments.variance
+            self.model.follow_total(float((variance if self.scale is None else variance / self.scale**2).sum()))
 
     def _places(self) -> list[int]:
         """Numbers of samples at whose multiples something is looked at, however the stream is cut into calls: seldom enough to cost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from online_psp.engine.types import Array
 from online_psp.io.sources._columns import listed
 from online_psp.io.sources._identity import FilePrint
 from online_psp.io.sources._options import Options
-from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, UnknownSourceError, reason, working_dtype
+from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".tif", ".tiff", ".bmp", ".gif", ".webp")
 _FORMATS = ("PNG", "JPEG", "PPM", "TIFF", "BMP", "GIF", "WEBP")  # and no other, whatever the name says: some run programs
@@ -35,6 +36,8 @@ def open_images(paths: list[Path], options: Options, name: str, root: Path) -> S
     ids = listed(options.wanted.ids)
     if ids not in (None, ["file"]):
         raise UnknownSourceError(f"{name} is a folder of pictures, and their ids are their file names: --ids file; got {ids}.")
+    if find_spec("PIL") is None:
+        raise MissingExtraError(f"Reading {name}, a folder of pictures, needs Pillow: pip install 'online-psp[images]'.")
     first, start = None, ""
     for path in paths:  # the first that can be read says how large they are; the others are bad rows
         try:

@@ -1,0 +1,91 @@
+"""The documentation site: ``make docs`` builds it into docs/_build/html, warnings are errors."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # for pages that use torch under scikit-learn's array_api_dispatch
+
+_ROOT = Path(__file__).parent.parent
+_VERSION = re.search(r'^version = "(.+)"', (_ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+assert _VERSION is not None
+
+project = "online-psp"
+author = "The online-psp developers"
+project_copyright = "The online-psp developers, BSD-3-Clause"
+version = release = _VERSION[1]
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "examples", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.zip", "gallery/**/*.json"]
+templates_path = ["_templates"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+language = "en"
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]  # sphinx-gallery's configuration holds objects that cannot be pickled
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings have types with shapes
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+numpydoc_class_members_toctree = False
+
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["examples"],
+    "gallery_dirs": ["gallery"],
+    "filename_pattern": r"/plot_",
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 10**6,
+    "write_computation_times": False,
+    "plot_gallery": True,
+    "remove_config_comments": True,
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"online-psp {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "online-psp"},
+    "show_nav_level": 1,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+    "show_prev_next": True,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "start": []}
+
+
+def _escape_shapes(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Shapes such as (n_components_, D) are text: a word that ends in an underscore would be a link in reStructuredText."""
+    lines[:] = [re.sub(r"(?<!`)n_components_(?=[,)])", r"n_components\\_", line) for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _escape_shapes, priority=900)  # after numpydoc

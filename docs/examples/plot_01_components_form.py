@@ -1,0 +1,42 @@
+"""
+Watch components form
+=====================
+
+Handwritten digits arrive one block at a time. After twenty rows the first component is already there and the others are noise; each
+takes its shape as rows go by. Nothing has to be kept but the model.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from online_psp import OnlinePCA
+from online_psp.metrics import subspace_error
+
+K, moments = 6, (20, 100, 500, 1797)
+rows = np.random.default_rng(0).permutation(load_digits().data)
+batch = PCA(K).fit(rows)
+
+# %%
+# Learn up to each of the four moments, and look at the components there.
+
+pca, learned = OnlinePCA(K), 0
+figure, panels = plt.subplots(len(moments), K, figsize=(7, 5.4), layout="constrained")
+for line, moment in zip(panels, moments, strict=True):
+    pca.partial_fit(rows[learned:moment])
+    learned = moment
+    error = subspace_error(pca.components_.T, batch.components_.T)
+    signs = np.sign(np.sum(pca.components_ * batch.components_, axis=1))  # the sign of a component is free
+    for axes, component in zip(line, signs[:, np.newaxis] * pca.components_, strict=True):
+        largest = np.abs(component).max()
+        axes.imshow(component.reshape(8, 8), interpolation="bicubic", cmap="RdBu_r", vmin=-largest, vmax=largest)
+        axes.set(xticks=[], yticks=[])
+    line[0].set_ylabel(f"{moment:,} rows\nerror {error:.2g}", rotation=0, ha="right", va="center")
+figure.suptitle("The first six components of a stream of digits")
+plt.show()
+
+# %%
+# With 64 features the model is exact, so the last line is batch PCA's own answer up to rounding. ``pca.exact_`` says so.
+
+print(pca.exact_, pca.n_samples_seen_)
