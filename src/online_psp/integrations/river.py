@@ -96,8 +96,14 @@ class OnlinePCA(base.MiniBatchTransformer):
     def learn_many(self, X: pd.DataFrame) -> None:
         """Learn from the rows of a data frame."""
         self._start(list(X.columns))
-        if self._model is not None and len(X):
-            self._model.partial_fit(self._rows(X))
+        if self._model is None or not len(X):
+            return
+        rows = np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan))
+        if self._model.missing == "impute" or not np.isnan(rows).any():
+            self._model.partial_fit(rows)
+            return
+        for row in rows:  # what is expected of one follows from those before it
+            self._model.partial_fit(_expected(self._model, row[np.newaxis]))
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Coordinates of the rows of a data frame."""
