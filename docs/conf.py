@@ -85,7 +85,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "algorithms": []}
 
 
 def _escape_shapes(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

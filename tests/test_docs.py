@@ -249,6 +249,16 @@ def test_one_version_everywhere() -> None:
     assert f"## {project['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "CHANGELOG.md does not have this version"
 
 
+def test_the_conda_recipe_asks_for_the_same_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f'version: "{project["version"]}"' in recipe, "the recipe has another version"
+    assert f'python_min: "{project["requires-python"].removeprefix(">=")}"' in recipe, "the recipe has another Python"
+    wanted = {re.sub(r"\s*>=", " >=", dependency) for dependency in project["dependencies"]}
+    listed = set(re.findall(r"^    - ([\w-]+ >=[\d.]+)$", recipe.partition("  run:")[2], re.MULTILINE))
+    assert listed == wanted, f"only in pyproject.toml: {sorted(wanted - listed)}; only in the recipe: {sorted(listed - wanted)}"
+
+
 def test_extras_that_are_named_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     for path in [*PAGES, *sorted((ROOT / "src").rglob("*.py"))]:
