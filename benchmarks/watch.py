@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,78 +23,81 @@ from online_psp.watch import Dashboard, PageSettings
 from online_psp.watch.frames import Facts, Frame, Piece, Scored, packed
 
 BLOCK = 256
-_SECONDS = 15.0  # of learning, for each of the two
-_ROUNDS = 5
+_SECONDS = 4.0  # of learning, each time
+_ROUNDS = 3
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9
 
 
+class Timed(NamedTuple):
+    """How fast a learner was."""
+
+    clock: float
+    """Seconds a row."""
+    work: float
+    """Seconds of the learner's processor time a row."""
+    share: float = 0.0
+    """Of the page in that."""
+    own: float = 0.0
+    """Seconds of processor time of a call that hands over."""
+    other: float = 0.0
+    """Of a call that does not."""
+
+
 def main() -> None:
+    """Both tables."""
     with threadpool_limits(1):
-        print("The learner's time, one thread")
-        print("model                      hand-over, µs   other calls, µs   share of its processor time   time with page / without")
-        for name, D, K, monitored in (("OnlinePCA", 784, 16, False), ("OnlinePCA", 784, 64, False), ("OnlinePCA", 10_000, 16, False),
-                                      ("Monitor", 784, 16, True)):  # fmt: skip
-            _learner(f"{name}, D={D}, K={K}", D, K, monitored)
+        print("The learner's time, one thread; with the page a browser looks at it on the same machine")
+        print("| model | hand-over, µs | other calls, µs | their share | processor time with page / without | clock time |")
+        print("|---|---|---|---|---|---|")
+        for name, D, K in (("OnlinePCA", 784, 16), ("OnlinePCA", 784, 64), ("OnlinePCA", 10_000, 16), ("Monitor", 784, 16)):
+            _learner(name, D, K)
     _browser_memory()
 
 
-def _learner(name: str, D: int, K: int, monitored: bool) -> None:
+def _learner(name: str, D: int, K: int) -> None:
     X = _rows(D, K)
     blocks = np.array_split(X, len(X) // BLOCK)
-    plain, watched, shares, costs = [], [], [], []
+    pairs = []
     for _ in range(_ROUNDS):
-        plain.append(_rate(blocks, D, K, monitored, None)[0])
-        with _page(D, K, monitored) as (model, page), _looking(page.url):
-            rate, share, cost = _rate(blocks, D, K, monitored, (model, page))
-        watched.append(rate)
-        shares.append(share)
-        costs.append(cost)
-    ratio = statistics.median(before / after for before, after in zip(plain, watched, strict=True))
-    own, other = (1e6 * statistics.median(each) for each in zip(*costs, strict=True))
-    print(f"{name:<26} {own:13,.0f} {other:17,.1f} {100 * statistics.median(shares):27.2f} % {ratio:26.3f}")
+        plain = _timed(blocks, _learning(K, name), None)
+        learner = _learning(K, name)
+        with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
+            pairs.append((plain, _timed(blocks, learner, page)))
+    work, clock = (statistics.median(getattr(after, each) / getattr(before, each) for before, after in pairs) for each in ("work", "clock"))
+    share, own, other = (statistics.median(getattr(after, each) for _, after in pairs) for each in ("share", "own", "other"))
+    print(f"| {name}, D={D:,}, K={K} | {1e6 * own:,.0f} | {1e6 * other:.1f} | {100 * share:.2f} % | {work:.3f} | {clock:.2f} |", flush=True)
+
+
+def _timed(blocks: list[Floats], learner: Any, page: Dashboard | None) -> Timed:
+    learn: Callable[[Floats], Any] = learner.update if isinstance(learner, Monitor) else learner.partial_fit
+    own: list[float] = []
+    other: list[float] = []
+    for block in blocks:  # the exact phase, and compilation, come before
+        learn(block)
+    rows, began, worked = 0, time.perf_counter(), time.thread_time()
+    while time.thread_time() - worked < _SECONDS:
+        for block in blocks:
+            found = learn(block)
+            if page is not None:
+                before, handed = time.thread_time(), page.feed.handed_over
+                page.update(block, found if isinstance(learner, Monitor) else None)
+                (own if page.feed.handed_over > handed else other).append(time.thread_time() - before)
+            rows += len(block)
+    work, clock = time.thread_time() - worked, time.perf_counter() - began
+    if not (own and other):
+        return Timed(clock / rows, work / rows)
+    return Timed(clock / rows, work / rows, (sum(own) + sum(other)) / work, statistics.median(own), statistics.median(other))
+
+
+def _learning(K: int, name: str) -> Any:
+    return Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K)
 
 
 def _rows(D: int, K: int) -> Floats:
     rng = np.random.default_rng(0)
     scales = np.linspace(3.0, 1.5, K)[:, np.newaxis]
     return np.asarray(rng.standard_normal((8 * BLOCK, K)) @ (scales * rng.standard_normal((K, D))) + rng.standard_normal((8 * BLOCK, D)))
-
-
-def _rate(
-    blocks: list[Floats], D: int, K: int, monitored: bool, beside: tuple[Any, Dashboard] | None
-) -> tuple[float, float, tuple[float, float]]:
-    """Rows a second; the share of the page in the learner's processor time; seconds of a call that hands over, and of the others."""
-    learner, page = beside if beside is not None else (_learning(K, monitored), None)
-    learn: Callable[[Floats], Any] = learner.update if monitored else learner.partial_fit
-    own: list[float] = []
-    other: list[float] = []
-    for block in blocks:  # the exact phase, and compilation, come before
-        learn(block)
-    rows, began, worked = 0, time.perf_counter(), time.thread_time()
-    while time.perf_counter() - began < _SECONDS / _ROUNDS:
-        for block in blocks:
-            found = learn(block)
-            if page is not None:
-                before, handed = time.thread_time(), page.feed.handed_over
-                page.update(block, found if monitored else None)
-                (own if page.feed.handed_over > handed else other).append(time.thread_time() - before)
-            rows += len(block)
-    share = (sum(own) + sum(other)) / (time.thread_time() - worked)
-    costs = (statistics.median(own), statistics.median(other)) if own and other else (0.0, 0.0)
-    return rows / (time.perf_counter() - began), share, costs
-
-
-def _learning(K: int, monitored: bool) -> Any:
-    return Monitor(OnlinePCA(K)) if monitored else OnlinePCA(K)
-
-
-@contextlib.contextmanager
-def _page(D: int, K: int, monitored: bool) -> Iterator[tuple[Any, Dashboard]]:
-    learner = _learning(K, monitored)
-    with Dashboard(learner, PageSettings(title=f"D={D}, K={K}", port=0)) as page:
-        page.wait()
-        yield learner, page
 
 
 @contextlib.contextmanager
@@ -130,13 +133,14 @@ def _browser_memory() -> None:
             print("\nThe browser's memory was not measured: chromium and chromedriver are not installed.")
             return
         print("\nThe browser's memory, after its garbage was collected")
-        print("rows seen          MB")
+        print("| rows seen | MB |")
+        print("|---|---|")
         step = _ROWS // _FRAMES
         for i, data in enumerate(_frames(model, step)):
             page._frames.put(data)
             if i + 1 in (1, _FRAMES // 10, _FRAMES // 2, _FRAMES):
                 _drawn(browser, (i + 1) * step)
-                print(f"{(i + 1) * step:<14,} {_heap(browser) / 1e6:6.1f}")
+                print(f"| {(i + 1) * step:,} | {_heap(browser) / 1e6:.1f} |", flush=True)
 
 
 def _frames(model: OnlinePCA, step: int) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
         for block in X.reshape(-1, _BLOCK, 784):
             page.update(block, monitor.update(block), ids=[["upper" if row[:392].sum() > row[392:].sum() else "lower"] for row in block])
             time.sleep(0.05)
-        page.feed._due = 0.0
+        page.feed._last = -1.0
         page.update(X[:0].reshape(0, 784))
         _wait(browser, _ROWS)
         browser.execute_script("document.querySelector('#alarms li:last-child button').click(); document.activeElement.blur()")

@@ -12,6 +12,8 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Floats
 
 NAMES = sorted(ALGORITHMS)
+LEARNERS = [name for name in NAMES if ALGORITHMS[name].learns_pca]
+"""Those that OnlinePCA takes."""
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
+from tests.oracle import LEARNERS
 
 
 def weighted_pca(X: Floats, weights: Floats, K: int) -> tuple[Floats, Floats, Floats]:
@@ -127,7 +128,7 @@ def test_age_is_time() -> None:
 
 def test_every_algorithm_forgets() -> None:
     one, two = turning(900, 300, 3, 0.0, seed=1), turning(900, 300, 3, 0.0, seed=2)
-    for name in ALGORITHMS:
+    for name in LEARNERS:
         model = OnlinePCA(3, algorithm=name, half_life=60).fit(np.concatenate([one, two]))
         truth = np.linalg.svd(two - two.mean(axis=0), full_matrices=False)[2][:3]
         error = subspace_error(model.components_.T, truth.T)

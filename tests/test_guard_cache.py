@@ -106,11 +106,12 @@ RUNS = """
 import hashlib, sys
 import numpy as np
 from online_psp import ALGORITHMS, OnlinePCA
+from online_psp.pca.settings import LEARNERS
 # Arrays of every length first, so that what follows lies at other addresses in every process.
 junk = [np.empty(int(size)) for size in np.random.default_rng().integers(1, 600, 400)]
 del junk[::2]
 X = np.random.default_rng(0).standard_normal((700, 90)) * np.linspace(4, 0.2, 90)
-for name in sys.argv[2:] or ALGORITHMS:
+for name in sys.argv[2:] or LEARNERS:
     model = OnlinePCA(5, algorithm=name)
     for at in range(0, 700, 64):
         model.partial_fit(X[at : at + 64])

@@ -12,10 +12,11 @@ import pytest
 from scipy.linalg import lapack
 from sklearn.decomposition import PCA, IncrementalPCA
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import OnlinePCA
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from tests.hard_data import CASES, Case, harmonic
+from tests.oracle import LEARNERS
 
 
 def batch(case: Case) -> tuple[Floats, Floats]:
@@ -96,7 +97,7 @@ def test_no_cliff_where_the_exact_phase_ends(power: float) -> None:
             assert error <= 1.3 * theirs + 0.003, f"N={n}: error {error:.5f}, IncrementalPCA {theirs:.5f}"
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize(("unit", "dtype"), [(1e-100, np.float64), (1e100, np.float64), (1e-15, np.float32), (1e15, np.float32)])
 @pytest.mark.parametrize("D", [40, 300])
 def test_units_do_not_matter_for_any_algorithm_in_any_phase(name: str, unit: float, dtype: Any, D: int) -> None:

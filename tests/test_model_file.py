@@ -22,7 +22,7 @@ from online_psp.algorithms import StreamingAlgorithm
 from online_psp.engine.types import Array, Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
-from tests.oracle import NAMES
+from tests.oracle import LEARNERS, NAMES
 
 
 def rows(n: int, D: int, seed: int = 0) -> Floats:
@@ -71,7 +71,7 @@ def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how
 @pytest.mark.parametrize("options", [{}, {"center": False}, {"whiten": True}, {"dtype": np.float32}, {"oversample": 0, "block_size": 7}])
 @pytest.mark.parametrize("how", ["single", "block"])
 @pytest.mark.parametrize("D", [9, 150])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_an_online_pca_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, options: dict[str, Any]) -> None:
     X = rows(200, D)
     for stop in (1, 20, 87, 131):

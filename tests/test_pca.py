@@ -25,17 +25,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES
+from tests.oracle import LEARNERS
 
 
-@parametrize_with_checks([OnlinePCA(algorithm=name) for name in NAMES] + [OnlinePCA(2)])
+@parametrize_with_checks([OnlinePCA(algorithm=name) for name in LEARNERS] + [OnlinePCA(2)])
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
 
 
-@parametrize_with_checks([OnlinePCA(1, oversample=0, algorithm=name) for name in NAMES])
+@parametrize_with_checks([OnlinePCA(1, oversample=0, algorithm=name) for name in LEARNERS])
 def test_scikit_learn_contract_while_streaming(estimator: Any, check: Any) -> None:
     """Too few directions for the exact phase, even on the small data of these checks."""
     if "sample_weight_equivalence" in check.func.__name__:
@@ -57,7 +57,7 @@ def streaming(model: OnlinePCA) -> bool:
     return not model.exact_
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_components_and_variances_are_those_of_batch_pca(name: str) -> None:
     X = wide(4000)
     model, batch = OnlinePCA(5, algorithm=name).fit(X), PCA(5).fit(X)
@@ -74,7 +74,7 @@ def test_components_and_variances_are_those_of_batch_pca(name: str) -> None:
         assert np.allclose(model.singular_values_, batch.singular_values_, rtol=0.01)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("kind", ["few features", "few directions", "few rows"])
 def test_exact_while_nothing_need_be_left_out(name: str, kind: str) -> None:
     rng = np.random.default_rng(5)
@@ -101,7 +101,7 @@ def test_exact_while_nothing_need_be_left_out(name: str, kind: str) -> None:
     assert np.allclose(model.inverse_transform(model.transform(X)), batch.inverse_transform(batch.transform(X)), atol=1e-8)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 @settings(max_examples=8)
 @given(cuts=st.lists(st.integers(0, 700), max_size=8), single=st.integers(0, 60))
 def test_any_cut_of_the_stream_gives_the_same_model(name: str, cuts: list[int], single: int) -> None:
@@ -241,7 +241,7 @@ def test_noise_variance_is_the_truth() -> None:
     assert OnlinePCA(8).fit(sample.X).noise_variance_ == pytest.approx(0.01, rel=0.01)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_float32_in_float32_out(name: str) -> None:
     X = wide(1500)
     single, double = OnlinePCA(4, algorithm=name).fit(X.astype(np.float32)), OnlinePCA(4, algorithm=name).fit(X)

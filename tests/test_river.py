@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.oracle import NAMES
+from tests.oracle import LEARNERS
 from tests.test_pca import wide
 
 river = pytest.importorskip("river", reason="river is not installed: pip install 'online-psp[river]'")
@@ -24,7 +24,7 @@ def checks_of(model: Any) -> list[Any]:
     return list(yield_checks(model))
 
 
-@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize("algorithm", LEARNERS)
 @pytest.mark.parametrize("at", range(len(checks_of(OnlinePCA()))), ids=[check.__name__ for check in checks_of(OnlinePCA())])
 def test_rivers_own_checks(algorithm: str, at: int) -> None:
     model = OnlinePCA(algorithm=algorithm)

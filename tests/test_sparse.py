@@ -16,7 +16,7 @@ from online_psp.engine.moments import Sums
 from online_psp.engine.rows import SparseRows
 from online_psp.engine.sparse_store import SparseStore
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES
+from tests.oracle import LEARNERS, NAMES
 
 
 def counts(n: int = 900, D: int = 300, density: float = 0.05, seed: int = 0, index: Any = np.int32) -> Any:
@@ -43,7 +43,7 @@ def distance(one: OnlinePCA, two: OnlinePCA) -> float:
     return float(max(parts))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_the_same_model_as_from_dense_rows(name: str, center: bool, index: Any) -> None:
@@ -79,14 +79,14 @@ def test_duplicate_entries_add_up_and_the_input_is_left_alone() -> None:
     assert np.array_equal(doubled.indices, kept)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_weights(name: str) -> None:
     X, weights = counts(), np.random.default_rng(1).integers(0, 4, 900).astype(float)
     dense = OnlinePCA(4, algorithm=name).fit(X.toarray(), sample_weight=weights)
     assert distance(OnlinePCA(4, algorithm=name).fit(X, sample_weight=weights), dense) < 1e-9
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_few_features_stay_exact(name: str) -> None:
     X = counts(D=60)
     dense = OnlinePCA(8, algorithm=name).fit(X.toarray())
@@ -98,7 +98,7 @@ def test_few_features_stay_exact(name: str) -> None:
     assert distance(mixed, dense) < 1e-9
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_dense_and_sparse_calls_may_alternate(name: str) -> None:
     X = counts()
     rows = X.toarray()
@@ -130,7 +130,7 @@ def test_merging_models_of_sparse_rows() -> None:
     assert np.allclose(one.mean_, X.toarray().mean(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_float32(name: str) -> None:
     X = counts()
     model = OnlinePCA(4, algorithm=name).fit(X.astype(np.float32))

@@ -38,13 +38,14 @@ SHARES = {"kills": 4.0, "models": 5.0, "data": 2.0}  # of the time, where others
 
 def warm(folder: Path) -> None:
     """Load libraries and compile kernels here, so that forked processes have them."""
-    from online_psp import ALGORITHMS, OnlinePCA
+    from online_psp import OnlinePCA
+    from online_psp.pca.settings import LEARNERS
 
     for kind, maker in SOURCES.items():
         (folder / kind).mkdir()
         sources = maker(folder / kind, rows(200, 8, 0))
         psp("fit", *sources, "-k", 2, "-o", folder / kind / "m.psp", "-q", *(["--features", 8] if kind == "raw" else []))()
-    for name in ALGORITHMS:
+    for name in LEARNERS:
         for D in (6, 40, 60):
             model = OnlinePCA(3, oversample=2, algorithm=name).partial_fit(rows(300, D, 0))
             model.fit_next(rows(1, D, 0)[0])

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from online_psp import ALGORITHMS
 from online_psp.engine.types import Floats
 from online_psp.io import runs
+from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
 
 
@@ -84,7 +84,7 @@ SOURCES: dict[str, Callable[[Path, Floats], list[Path]]] = {
 def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
     """One run, killed so often, against one that was not."""
     tally = Tally()
-    kind, algorithm = chance.choice(list(SOURCES)), chance.choice(list(ALGORITHMS))
+    kind, algorithm = chance.choice(list(SOURCES)), chance.choice(list(LEARNERS))
     n, D = 6000, chance.choice([8, 40])
     X = rows(n, D, chance.randrange(1000))
     sources = SOURCES[kind](folder, X)

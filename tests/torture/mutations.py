@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import OnlinePCA
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
 from online_psp.monitoring import Monitor
+from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, rows, run
 
 _WORDS = (b'"F64"', b'"K"', b"state", b"shape", b"data_offsets", b"auto", b"version", b"mean", b"null", b"false", b"block", b"fsm", b"true")
@@ -25,7 +26,7 @@ _VALUES: tuple[Any, ...] = (
 
 def model_files(folder: Path, chance: random.Random, count: int = 2000) -> Tally:
     """So many files made from one model; in a process of its own, so that a crash is seen."""
-    name, D = chance.choice(list(ALGORITHMS)), chance.choice([6, 60])
+    name, D = chance.choice(list(LEARNERS)), chance.choice([6, 60])
     options: dict[str, Any] = {"algorithm": name, "whiten": chance.random() < 0.3}
     X = rows(chance.choice([3, 30, 200]), D, 1)
     with warnings.catch_warnings():

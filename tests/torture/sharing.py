@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import OnlinePCA
+from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
 
 
 def threads(folder: Path, chance: random.Random) -> Tally:
     """Eight threads that learn, and two that look and save: every row counts once, and nothing crashes."""
-    algorithm, D, each = chance.choice(list(ALGORITHMS)), chance.choice([6, 40]), 150
+    algorithm, D, each = chance.choice(list(LEARNERS)), chance.choice([6, 40]), 150
     X = rows(8 * each, D, chance.randrange(1000))
 
     def work() -> int:

@@ -68,6 +68,8 @@ class StreamingAlgorithm(ABC):
     takes_arrays: ClassVar[bool] = False
     #: Whether `block_size` is a parameter of the algorithm itself, so that results depend on it.
     block_changes_results: ClassVar[bool] = False
+    #: Whether `OnlinePCA` takes it: its directions and variances come close to those of PCA on ordinary data, in any units.
+    learns_pca: ClassVar[bool] = True
     #: What a block costs, for the choice of its size.
     _cost: ClassVar[FixedCost]
 
@@ -164,6 +166,11 @@ class StreamingAlgorithm(ABC):
     def checked(cls, running: Any) -> Any:
         """A state after the start that came from a file; raises a ValueError where it cannot be one."""
         return running
+
+    @property
+    def cheap_to_read(self) -> bool:
+        """Whether reading now costs little of what it may cost at other moments."""
+        return True
 
     def mend(self) -> None:  # noqa: B027
         """Put right what a jump in the data may have left, where the algorithm needs that."""

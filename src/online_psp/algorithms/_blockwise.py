@@ -56,6 +56,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
 
     _cost = FixedCost(call=300e-6, passes=4.0)
     most_step = 1.0
+    learns_pca = False
     block_changes_results = True
 
     def __init__(self, K: int, D: int | None, learning_rate: Rate | None, block_size: BlockSize, dtype: DTypeLike) -> None:

@@ -122,6 +122,7 @@ class GradientAlgorithm(StreamingAlgorithm):
 
     _cost = FixedCost(call=60e-6, passes=3.0, turns=1.0, pairs=1.0)
     Running = GradientRunning
+    learns_pca = False
     option_names = ("scale", "variance")
     most_step = 1.0
     takes_arrays = True

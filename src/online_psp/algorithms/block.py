@@ -238,6 +238,11 @@ class BlockPCA(StreamingAlgorithm):
             if n + 1 == self._full:
                 self._close_block(self.block_rows)
 
+    @property
+    def cheap_to_read(self) -> bool:
+        """Just after a block has been closed, with few rows open."""
+        return self._n <= self._full - self.block_rows
+
     def room(self) -> int:
         """Rows until the next block can be closed."""
         return self._full - self._n

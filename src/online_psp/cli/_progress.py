@@ -89,6 +89,8 @@ class Progress:
         if self.explained is not None:
             found.append(f"explains {100 * self.explained:.2f} %")
         found.append("no checkpoint yet" if saved is None else f"checkpoint {now - saved:,.0f} s ago")
+        from online_psp.watch.memory import resident
+
         memory = resident()
         return [*found, f"{memory / 1e6:,.0f} MB"] if memory else found
 
@@ -106,14 +108,3 @@ class Progress:
         if now >= self.next_look and self.run.learned:
             self.explained = float(self.run.model.explained_variance_ratio_.sum())
             self.next_look = now + max(_LOOK_EVERY, 20 * (time.monotonic() - now))
-
-
-def resident() -> int | None:
-    """Bytes of memory that this process holds now, where that is easy to tell."""
-    import os
-
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None

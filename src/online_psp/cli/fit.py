@@ -117,11 +117,11 @@ def _components(text: str) -> int | float:
 
 
 def _check(task: Task) -> None:
-    from online_psp import ALGORITHMS
+    from online_psp.pca.settings import LEARNERS
 
     algorithm = task.settings.get("algorithm")
-    if algorithm is not None and algorithm not in ALGORITHMS:
-        usage(f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm}.")
+    if algorithm is not None and algorithm not in LEARNERS:
+        usage(f"--algorithm must be one of {', '.join(LEARNERS)}; got {algorithm}.")
     check_on_bad_row(task.on_bad_row)
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")

@@ -234,7 +234,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Returns
         -------
         y : (n_components,)
-            Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``16 K'`` samples).
+            Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``24 K'`` samples).
         """
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
@@ -262,7 +262,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _project(self, stream: Stream, point: Array) -> Array:
         """Coordinates of a point along the components as of their last read-out."""
         weight = stream.moments.weight
-        if weight >= stream.refresh_at:
+        if weight >= stream.refresh_at and (stream.refresh_at == 0.0 or stream.cheap_to_read):
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
             components = self.components_
             if self.whiten:  # along directions without variance there is nothing to see

@@ -21,6 +21,9 @@ class HalfLife(NamedTuple):
     """Rows, or seconds."""
     in_time: bool
 
+    def __str__(self) -> str:
+        return f"{self.length:g} {'seconds' if self.in_time else 'rows'}"
+
 
 def check_half_life(value: Any) -> HalfLife | None:
     """A half-life given by the user: a number of rows, text such as ``"10min"``, or a timedelta."""

@@ -12,6 +12,8 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import BlockSize
 from online_psp.pca.forgetting import HalfLife, check_half_life
 
+LEARNERS = tuple(name for name, cls in ALGORITHMS.items() if cls.learns_pca)
+"""Algorithms that OnlinePCA takes."""
 MAX_RANK = 512
 """Directions kept at most where a share of the variance is asked for."""
 SPARE = 32
@@ -37,7 +39,8 @@ class Settings:
         for field in fields(self):
             was, now = getattr(self, field.name), getattr(other, field.name)
             if was != now:
-                return f"{field.name} was {was!r} when learning began and is {now!r} now; set it back, or start anew with fit."
+                shown = [str(each) if isinstance(each, HalfLife) else repr(each) for each in (was, now)]
+                return f"{field.name} was {shown[0]} when learning began and is {shown[1]} now; set it back, or start anew with fit."
         return None
 
 
@@ -72,8 +75,9 @@ def check_settings(estimator: Any) -> Settings:
     """The parameters of an estimator, or an error that says in one sentence which of them is impossible."""
     check_components(estimator.n_components)
     _truth(estimator.whiten, "whiten")
-    if estimator.algorithm not in ALGORITHMS:
-        raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}; got {estimator.algorithm!r}.")
+    if estimator.algorithm not in LEARNERS:
+        alone = ", which has a class of its own, for comparisons" if estimator.algorithm in ALGORITHMS else ""
+        raise ValueError(f"algorithm must be one of {', '.join(LEARNERS)}; got {estimator.algorithm!r}{alone}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
     if estimator.axes not in ("principal", "stable"):
         raise ValueError(f"axes must be 'principal' or 'stable'; got {estimator.axes!r}.")

@@ -180,6 +180,11 @@ class Stream:
         found = ReadOut(to_host(directions), variances)
         return found if self.scale is None else self._rescaled(found, self.scale / self.deviations())
 
+    @property
+    def cheap_to_read(self) -> bool:
+        """Whether a read-out costs little at this moment."""
+        return self.model is None or self.model.cheap_to_read
+
     def deviations(self) -> Floats:
         """Standard deviations of the features, (D,), in units of the stream; 1 for those that are constant."""
         variance = self.moments.variance

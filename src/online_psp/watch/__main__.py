@@ -35,7 +35,7 @@ def main() -> int:
     def listen() -> None:
         try:
             while (frame := frames.read(sys.stdin.buffer)) is not None:
-                story.take(frame)
+                _take(story, frame)
                 server.tell()
         finally:
             server.stop()
@@ -43,6 +43,14 @@ def main() -> int:
     in_background(listen, "psp-watch-listen")
     server.run()
     return 0
+
+
+def _take(story: Any, frame: Any) -> None:
+    """Show a hand-over; one that cannot be shown is said on the page, and does not end it."""
+    try:
+        story.take(frame)
+    except Exception as error:
+        story.fail(f"The newest numbers cannot be shown ({type(error).__name__}: {error}).")
 
 
 def _say(told: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from online_psp.pca import OnlinePCA
 from online_psp.pca.axes import nearest_turn
 from online_psp.watch.frames import Piece
 from online_psp.watch.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from online_psp.watch.settings import text
 
 SHOWN = 10
 """Components to choose two from."""
@@ -60,7 +61,7 @@ class Cloud:
 
     def add(self, piece: Piece, spe: Floats) -> None:
         """Keep rows with their SPE; the oldest go."""
-        rows = piece.rows.astype(np.float32)
+        rows = piece.rows.astype(_precision(piece.rows))
         piece = piece._replace(rows=rows if issparse(rows) else np.asarray(rows))
         self._pieces.append(piece)
         self._spe.append(spe)
@@ -98,15 +99,22 @@ class Cloud:
         return found[:, :k] @ self._axes.turn(components, model.n_samples_seen_).T, found[:, :k]
 
 
-def _column(found: Floats, k: int) -> NDArray[np.float32]:
+def _precision(rows: Any) -> Any:
+    """Half the memory, where neither the values nor their squares leave the range of single precision."""
+    sizes = np.abs(rows.data if issparse(rows) else rows)
+    most = float(sizes.max(initial=0.0))
+    return np.float32 if 1e-12 < most < 1e12 or most == 0.0 else np.float64
+
+
+def _column(found: Floats, k: int) -> NDArray[Any]:
     values = found[:, k] if k < found.shape[1] else np.full(len(found), math.nan)
-    return np.asarray(values, dtype=np.float32)
+    return np.asarray(values, dtype=_precision(values))
 
 
 def _texts(piece: Piece, column: int) -> list[str]:
     if piece.ids is None:
         return [""] * len(piece.numbers)
-    return [row[column][:_TEXT] if column < len(row) else "" for row in piece.ids]
+    return [text(row[column])[:_TEXT] if column < len(row) else "" for row in piece.ids]
 
 
 def _groups(texts: list[str]) -> tuple[list[str], list[list[str]]]:

@@ -41,7 +41,7 @@ class Dashboard:
     """Show a model, or a monitor, on a live page while it learns.
 
     The page is served by a process of its own. Whatever becomes of that process or of a browser, learning goes on: the learner hands
-    over copies, at most four times a second and at most a hundredth of its time, and never waits.
+    over copies, at most four times a second and at most a two-hundredth of its time, and never waits.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ class Dashboard:
             self._frames.put(self.feed.finish(self._model), timeout=_END if self.alive else 0)
 
     def close(self, status: str = "finished", note: str = "") -> None:
-        """Show how it ended, and end the page."""
-        if self._process.poll() is None:
+        """Show how it ended, and end the page; one that is not served yet nobody looks at."""
+        if self._process.poll() is None and self._served.is_set():
             self.finish(status, note)
             with contextlib.suppress(queue.Full):
                 self._frames.put(None, timeout=_END)

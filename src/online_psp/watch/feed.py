@@ -1,11 +1,14 @@
 """The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
 
 A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
-model is copied at most four times a second, and never more than a hundredth of the time: a model whose copy takes long is copied seldom.
+model is copied at most four times a second, and as long as that is not more than a two-hundredth of the learner's processor time. A learner
+that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a two-hundredth of
+the clock's time. So a model whose copy takes long is copied seldom.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,10 +28,12 @@ from online_psp.watch.frames import Facts, Frame, Piece, Scored, Witness, packed
 
 EVERY = 0.25
 """Seconds between two hand-overs, at least."""
-_SHARE = 100  # a hand-over may take one part in so many of the time
-_SLOT = 0.02  # seconds in which so many rows, and bytes of rows, are copied at most:
-_SLOT_ROWS, _SLOT_BYTES = 64, 1 << 19
-_PIECE_ROWS = 512  # rows of one hand-over
+_SHARE = 200  # a hand-over may take one part in so many of the time
+_SELDOM = 1.0  # seconds after which it is the clock's time that counts
+_SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
+_SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
+_SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time
+_PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
 
@@ -52,14 +57,17 @@ class Feed:
         """Seconds of processor time that the learner has given to the page so far."""
         self.handed_over = 0
         """How many frames."""
-        self._due = self._slot_ends = 0.0
+        self._last_cost = self._slot_ends = 0.0
+        self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
         self._slot_rows = 0
+        self._slot_work = -math.inf  # processor's time from which on rows are copied again
         self._pieces: deque[Piece] = deque()
         self._scores: deque[Scored] = deque()
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
         self._unplaced: list[tuple[Alarm, AnyRows, Snapshot, tuple[float, float]]] = []
         self._waiting_rows = self._waiting_scores = self.uncharted = 0
         self._outliers: int | None = None
+        self._alarms = 0
         self._told: dict[str, Any] | None = None
 
     def tell(self, **told: Any) -> None:
@@ -68,6 +76,7 @@ class Feed:
 
     def witness(self, alarm: Alarm, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> None:
         """Keep the row that raised an alarm, and the model by which it was judged; the monitor calls this."""
+        self._alarms += 1
         if len(self._unplaced) < _WITNESSES:
             self._unplaced.append((alarm, row, seen, limits))
 
@@ -99,9 +108,11 @@ class Feed:
             numbers = np.arange(self.row + 1, self.row + count + 1)
         if count:
             self.row = int(numbers[-1])
-            self._sample(rows, numbers, ids, now)
+            if now >= self._slot_ends + EVERY or began >= self._slot_work:
+                self._sample(rows, numbers, ids, now)
+                self._slot_work = began + _SLOT_SHARE * (time.thread_time() - began)
             self._keep_scores(numbers, found)
-        if now >= self._due:
+        if self._is_due(now, began):
             self._hand_over(model, now)
         self.spent += time.thread_time() - began
 
@@ -120,7 +131,8 @@ class Feed:
         chosen = len(numbers) - 1 - (np.arange(count)[::-1] * len(numbers)) // count  # the newest is always among them
         self._pieces.append(Piece(numbers[chosen], _copied(rows, chosen), _texts(ids, chosen)))
         self._waiting_rows += count
-        while self._waiting_rows > _PIECE_ROWS and len(self._pieces) > 1:
+        most = min(_PIECE_ROWS, _PIECE_BYTES // (8 * max(1, rows.shape[1])))
+        while self._waiting_rows > most and len(self._pieces) > 1:
             self._waiting_rows -= len(self._pieces.popleft().numbers)
 
     def _keep_scores(self, numbers: NDArray[np.int64], found: Update | None) -> None:
@@ -139,15 +151,22 @@ class Feed:
             self._waiting_scores -= dropped
             self.uncharted += dropped
 
+    def _is_due(self, now: float, work: float) -> bool:
+        passed, least = now - self._last, _SHARE * self._last_cost
+        return passed >= EVERY and (work - self._last_work >= least or (passed >= _SELDOM and passed >= least))
+
     def _hand_over(self, model: OnlinePCA, now: float) -> None:
         began = time.thread_time()
         if self._offer(lambda: self._frame(model, now)):
             self.handed_over += 1
-        self._due = now + max(EVERY, _SHARE * (time.thread_time() - began))
+        self._last, self._last_work = now, time.thread_time()
+        self._last_cost = self._last_work - began
 
     def _frame(self, model: OnlinePCA, now: float) -> bytes:
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
-        facts = self._facts()._replace(monitored=self._outliers is not None, outliers=self._outliers, uncharted=self.uncharted)
+        facts = self._facts()._replace(
+            monitored=self._outliers is not None, outliers=self._outliers, alarms=self._alarms, uncharted=self.uncharted
+        )
         frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), list(self._scores), list(self._witnesses), self._told)
         data = packed(frame)
         for kept in (self._pieces, self._scores, self._witnesses):
@@ -168,9 +187,9 @@ def _copied(rows: Any, chosen: NDArray[np.int64]) -> Any:
     if hasattr(rows, "columns"):  # a data frame
         rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen.tolist()]
         return np.asarray(rows, dtype=np.float64)
-    if issparse(rows):
-        return rows[chosen]
-    return np.array(to_host(rows[chosen]) if not isinstance(rows, np.ndarray) else rows[chosen])
+    if issparse(rows) or isinstance(rows, np.ndarray):
+        return rows[chosen]  # by numbers, and so a copy
+    return np.array(to_host(rows[chosen]))
 
 
 def _texts(ids: Any, chosen: NDArray[np.int64]) -> list[list[str]] | None:

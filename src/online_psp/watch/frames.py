@@ -62,6 +62,8 @@ class Facts(NamedTuple):
     """Whether a monitor scores every row."""
     outliers: int | None = None
     """Rows above a limit that it has found so far, where that is known."""
+    alarms: int | None = None
+    """Drift alarms so far, where more may have come than were handed over."""
     uncharted: int = 0
     """Scored rows that were left out of the charts, since the page did not keep up."""
     status: str = "running"

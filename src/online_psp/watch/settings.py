@@ -53,6 +53,10 @@ class PageSettings:
     """Part of every path of the page; empty where it is served to this machine alone."""
 
     def __post_init__(self) -> None:
+        for name in ("title", "feature_names", "id_names"):
+            value = getattr(self, name)
+            clean = value if value is None else text(value) if isinstance(value, str) else [text(each) for each in value]
+            object.__setattr__(self, name, clean)
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be between 0 and 65535; got {self.port}.")
         if self.image is not None and (len(self.image) not in (2, 3) or min(self.image) < 1):
@@ -61,6 +65,11 @@ class PageSettings:
             raise ValueError(f"A picture has 1 or 3 channels; got {self.image[2]}.")
         if not self.token and not is_loopback(self.host):
             object.__setattr__(self, "token", secrets.token_urlsafe(24))
+
+
+def text(value: object) -> str:
+    """Text that can be sent: names of files need not be."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def is_loopback(host: str) -> bool:

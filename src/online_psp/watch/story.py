@@ -120,6 +120,11 @@ class Story:
         if everything:
             self._slow_next = now + max(_SLOW, 4 * (time.monotonic() - began))
 
+    def fail(self, note: str) -> None:
+        """Say what is wrong, beside what was known before."""
+        self.facts = self.facts._replace(note=note)
+        self._build(everything=False)
+
     def _pace(self, frame: Frame) -> None:
         self._times.append((frame.time, frame.row))
         while len(self._times) > 2 and frame.time - self._times[0][0] > _RATE:
@@ -225,7 +230,8 @@ class Story:
             "monitored": self.monitored,
             "outliers": facts.outliers if self.monitored else self._sampler.outliers,
             "judged": None if self.monitored else self._sampler.scored,
-            "alarms": self._n_alarms,
+            "alarms": self._n_alarms if facts.alarms is None else facts.alarms,
+            "listed": len(self._alarms),
             "ids": self.settings.id_names,
             "closing": self.closing,
             "version": self.version,

@@ -93,7 +93,7 @@ function show_words(f) {
     (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "");
   put($("w-scores"), words);
   put($("w-alarms"), !f.monitored ? "Drift is not looked for: psp fit … --monitor alarms.csv, or a Monitor, does that." :
-    f.alarms === 0 ? "None so far." : f.alarms > 100 ? "The newest 100 of " + counted(f.alarms) + "; open one for its row and features." : "Open one for its row and features.");
+    f.alarms === 0 ? "None so far." : f.alarms > f.listed ? "The newest " + counted(f.listed) + " of " + counted(f.alarms) + "; open one for its row and features." : "Open one for its row and features.");
   put($("w-explained"), f.explained === undefined || f.explained === null ? "" : (100 * f.explained).toFixed(2) + " % now" +
     (f.half === null || f.half === undefined ? "" : ", " + f.half.toFixed(2) + " % at half the rows") + (f.exact ? "; exact so far." : "."));
   put($("w-scree"), f.noise === undefined ? "" : "Noise level " + short(f.noise) + ": the mean variance along the directions left out.");
