@@ -253,6 +253,26 @@ def test_a_killed_run_is_resumed_with_its_table(tmp_path: Path, checkpoints: lis
         assert model.read_bytes() == end, f"resumed at row {row}"
 
 
+def test_a_run_killed_before_its_first_checkpoint_leaves_a_table_that_it_can_take_up(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "x.csv", stream(300))
+    options = ("--block", 50, "-q")
+    model, table, _ = monitored(tmp_path, source, *options)
+    whole, end = table.read_bytes(), model.read_bytes()
+    within = whole.index(b"\n40,") + 2  # the first checkpoint comes after row 50
+    for cut in (0, 3, within):
+        model.unlink()
+        table.write_bytes(whole[:cut])
+        monitored(tmp_path, source, *options, "--resume")
+        assert (table.read_bytes(), model.read_bytes()) == (whole, end), f"after {cut} bytes of the table"
+    model.unlink()
+    for content in (b"row,t2\n1,2\n", whole[:within] + b"x", whole):
+        table.write_bytes(content)
+        done = monitored(tmp_path, source, *options, "--resume", code=1)[2]
+        assert "is not the table of the run that begins here" in done.stderr
+        assert table.read_bytes() == content
+        assert not model.exists()
+
+
 def test_a_full_disk_leaves_a_table_that_can_be_continued(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "x.csv", stream(1500))
     (tmp_path / "whole").mkdir()
@@ -300,7 +320,7 @@ def test_what_cannot_be_continued_is_refused_and_nothing_changes(tmp_path: Path,
         (None, [*resume, "--monitor", table], 1, "does not exist"),
         (kept, ["fit", source, "-o", plain[0], "--resume", "--monitor", tmp_path / "n.csv"], 2, "without --monitor"),
         (kept, ["fit", source, "-k", K, "-o", tmp_path / "n.psp", "--monitor", table], 2, "exists"),
-        (kept, ["update", model, other, "--monitor", table], 2, "exists"),
+        (kept, ["update", model, other, "--monitor", table], 1, "exists"),
     ]
     before = model.read_bytes(), plain[0].read_bytes()
     for content, arguments, code, message in cases:

@@ -18,6 +18,7 @@ from online_psp.engine import sizes
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, spiked
 from tests.test_pca import wide
+from tests.torture.sharing import serialised
 
 FROZEN = Path(__file__).parent / "data" / "models"
 
@@ -131,7 +132,7 @@ def test_an_algorithm_of_one_file_and_one_line_is_everywhere(tmp_path: Path) -> 
     assert subspace_error(oja.get_components(), np.linalg.svd(X)[2][:3].T) < 0.2
     oja.save(tmp_path / "oja.psp")
     assert ALGORITHMS["oja"].load(tmp_path / "oja.psp").t == 400
-    with pytest.raises(ValueError, match="must be one of fsm, .*got 'oja', which has a class of its own"):
+    with pytest.raises(ValueError, match=r"must be one of fsm, .*got 'oja', which has a class of its own"):
         OnlinePCA(3, algorithm="oja").fit(X)
 
 
@@ -313,6 +314,11 @@ def in_threads(tasks: list[Any]) -> None:
         for thread in threads:
             thread.join()
     assert not problems, problems[0]
+
+
+def test_many_calls_from_eight_threads_are_those_of_one() -> None:
+    """``make torture`` makes 100,000 of them."""
+    assert serialised(4_000) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

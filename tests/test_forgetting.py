@@ -61,14 +61,30 @@ def test_the_model_is_that_of_exponentially_weighted_rows(D: int, tolerance: flo
         assert np.allclose(model.explained_variance_, variances, rtol=max(0.02 if D > 100 else 0, 1e-8))
 
 
-def test_a_switch_is_followed() -> None:
-    one, two = turning(3000, 400, 8, 0.0, seed=1), turning(500, 400, 8, 0.0, seed=2) + 3.0
-    X = np.concatenate([one, two])
+@pytest.mark.parametrize(("seed", "noise"), [(1, 0.1), (1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0)])
+def test_a_switch_is_followed(seed: int, noise: float) -> None:
+    """Directions that are new have no past in the model: they must not be too small for that, in noise that has been left out."""
+    one, two = 2 * turning(3000, 400, 8, 0.0, seed=10 * seed), 2 * turning(500, 400, 8, 0.0, seed=10 * seed + 1) + 3.0
+    X = np.concatenate([one, two]) + noise * np.random.default_rng(seed).standard_normal((3500, 400))
     model = OnlinePCA(8, half_life=500).fit(X)
-    components, _, mean = weighted_pca(X, ages(len(X), 500), 8)
+    assert not model.exact_, "this is about what the learner leaves out"
+    components, variances, mean = weighted_pca(X, ages(len(X), 500), 8)
     error = subspace_error(model.components_.T, components.T)
     assert error <= 0.06, f"500 rows after a switch: error {error:.4f} to exactly weighted PCA"
     assert np.allclose(model.mean_, mean, atol=1e-8)
+    apart = np.abs(model.explained_variance_ / variances - 1).max()
+    assert apart <= 0.02, f"500 rows after a switch: variances within {100 * apart:.2f} %"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_gross_direction_does_not_hide_what_was_left_out(dtype: Any) -> None:
+    """The total is then a large number beside what was left out of it, and their difference is rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 300)) * np.r_[1e9 if dtype == np.float64 else 1e4, np.linspace(6, 4, 5), np.full(294, 0.5)]
+    model = OnlinePCA(6, half_life=400).fit(X.astype(dtype))
+    components, variances, _ = weighted_pca(X, ages(len(X), 400), 6)
+    assert np.allclose(model.explained_variance_, variances, rtol=0.02)
+    assert subspace_error(model.components_.T, components.T) < 0.05
 
 
 @pytest.mark.parametrize("D", [30, 300])
@@ -77,7 +93,15 @@ def test_forgetting_nothing_is_what_it_was(D: int) -> None:
     plain, never = OnlinePCA(3).fit(X), OnlinePCA(3, half_life=None).fit(X)
     assert plain.components_.tobytes() == never.components_.tobytes()
     long = OnlinePCA(3, half_life=1e12).fit(X)
-    assert subspace_error(long.components_.T, plain.components_.T) < 1e-6
+    assert np.allclose(long.mean_, plain.mean_, atol=1e-12)
+    if long.exact_:
+        assert subspace_error(long.components_.T, plain.components_.T) < 1e-6
+        return
+    batch = weighted_pca(X, np.ones(len(X)), 3)[
+        0
+    ].T  # a model that forgets also counts what it leaves out: it is nearer to this, if anything
+    errors = [subspace_error(model.components_.T, batch) for model in (long, plain)]
+    assert errors[0] <= 1.05 * errors[1] < 1e-3, f"errors to batch PCA with a half-life of 1e12, and with none: {errors}"
 
 
 @pytest.mark.parametrize("D", [30, 300])
@@ -233,13 +257,25 @@ def test_axes_near_given_ones() -> None:
     assert np.allclose(model.scores_covariance_, covariance, atol=0.02)
 
 
-def test_a_million_rows_do_not_drift() -> None:
+@pytest.mark.parametrize(("times", "dtype", "half_life"), [(50, np.float64, 2e4), (3, np.float32, 300.0), (3, np.float64, None)])
+def test_a_million_rows_do_not_drift(times: int, dtype: Any, half_life: float | None) -> None:
+    """Few features, so that it is quick, and fewer directions still, so that it is not exact."""
     rng = np.random.default_rng(0)
-    scale = np.r_[3.0, 2.0, np.full(258, 0.1)]
-    model = OnlinePCA(2, half_life=300, dtype=np.float32)
-    for _ in range(100):
-        model.partial_fit((rng.standard_normal((1000, 260)) * scale).astype(np.float32))
+    scale = np.r_[3.0, 2.0, np.full(128, 0.1)]
+    rows = (rng.standard_normal((20_000, 130)) * scale + 5.0).astype(dtype)
+    model = OnlinePCA(2, oversample=18, half_life=half_life)
+    for _ in range(times):
+        model.partial_fit(rows)
+    assert not model.exact_
     C = model.components_.astype(np.float64)
-    assert np.abs(C @ C.T - np.eye(2)).max() < 1e-5
-    assert model.effective_samples_ == pytest.approx(1 / (1 - 2 ** (-1 / 300)), rel=1e-6)
-    assert np.allclose(model.explained_variance_, [9, 4], rtol=0.3)
+    assert model.n_samples_seen_ == 20_000 * times
+    assert np.abs(C @ C.T - np.eye(2)).max() < (1e-12 if dtype == np.float64 else 1e-5)
+    expected = model.n_samples_seen_ if half_life is None else 1 / (1 - 2 ** (-1 / half_life))
+    assert model.effective_samples_ == pytest.approx(expected, rel=1e-9)
+    weights = np.ones(len(rows)) if half_life is None else ages(len(rows), half_life)  # all passes weigh their rows alike
+    components, variances, mean = weighted_pca(rows.astype(np.float64), weights, 2)
+    if half_life is None:
+        variances = variances * (1 - 1 / len(rows)) / (1 - 1 / model.n_samples_seen_)
+    assert subspace_error(C.T, components.T) < (1e-3 if dtype == np.float64 else 2e-3)
+    assert np.allclose(model.explained_variance_, variances, rtol=1e-3)
+    assert np.allclose(model.mean_, mean, atol=1e-8)

@@ -111,6 +111,24 @@ for row in rows:
 
 
 @pytest.mark.usefixtures("hear_ctrl_c")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_first_row_is_a_sentence_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """The source is silent from the beginning, so that the run is still starting when the signal comes."""
+    command = [*PSP, "fit", "-", "-k", "2", "-o", str(tmp_path / "m.psp"), "--monitor", str(tmp_path / "a.csv")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(6000):
+            if any(tmp_path.iterdir()):  # the output is held
+                break
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130, (process.returncode, said)
+    assert said == "psp: Stopped before the first row was learned; nothing was written.\n"
+    assert not list(tmp_path.iterdir()), "no model, no lock and no part of a file may be left"
+
+
+@pytest.mark.usefixtures("hear_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_psp_fit_on_a_slow_pipe(tmp_path: Path, number: signal.Signals) -> None:
     """From outside: a process that sends a hundred rows a second, and one that learns them."""

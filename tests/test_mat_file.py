@@ -41,6 +41,8 @@ def test_mat_files_hold_what_was_learned(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": "other"}, "format"),
+        ({"format": np.arange(16.0)}, "format"),
+        ({"digest": np.arange(64.0)}, "checksum"),
         ({"version": 2}, "version"),
         ({"components": np.ones((2, 4))}, "orthonormal"),
         ({"components": {"a": 1}}, "struct"),

@@ -20,7 +20,7 @@ from tests.torture._common import Tally, psp, rows
 from tests.torture.hostile import data_files
 from tests.torture.kills import SOURCES, kills, pipes
 from tests.torture.mutations import model_files
-from tests.torture.sharing import full_disks, threads, writers
+from tests.torture.sharing import full_disks, many_calls, threads, writers
 
 ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
     "kills": ("SIGKILLs of runs, then resumed", kills),
@@ -28,12 +28,13 @@ ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
     "data": ("data files, damaged", data_files),
     "pipes": ("slow pipes, interrupted", pipes),
     "threads": ("models shared by ten threads", threads),
+    "calls": ("100,000 calls from eight threads, against one", many_calls),
     "writers": ("runs on an output in use", writers),
     "disks": ("runs on a full disk", full_disks),
 }
 
 
-SHARES = {"kills": 4.0, "models": 5.0, "data": 2.0}  # of the time, where others have one
+SHARES = {"kills": 8.0, "models": 16.0, "data": 3.0}  # of the time, where others have one
 
 
 def warm(folder: Path) -> None:

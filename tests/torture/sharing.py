@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from online_psp import OnlinePCA
+from online_psp import FSM, OnlinePCA
 from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
 
@@ -67,6 +67,60 @@ def threads(folder: Path, chance: random.Random) -> Tally:
     if ended.code == 0:
         return Tally(1, right=1)
     return Tally(1, lost=[f"threads, {algorithm}, D={D}: code {ended.code}, signal {ended.signal}: {ended.said[-300:]}"])
+
+
+def serialised(n: int) -> str | None:
+    """What is wrong with a model that eight threads have taught n rows, beside one that was taught them in the same order; None if nothing.
+
+    Every thread has rows of its own. The step size is asked for under the lock, and so knows whose turn it is.
+    """
+    D, local = 5, threading.local()
+    X = np.random.default_rng(9).standard_normal((n, D)) * np.linspace(3.0, 0.3, D)
+    first = rows(40, D, 2)
+    taken = np.full(n + 41, -1)
+
+    def step(t: int) -> float:
+        taken[t] = local.row
+        return 2.0 / (2.0 * t + 5.0)
+
+    def learn(start: int) -> None:
+        for row in range(start, n, 8):
+            local.row = row
+            model.fit_next(X[row])
+
+    local.row = -1
+    model, serial = (FSM(2, D, learning_rate=rate) for rate in (step, lambda t: 2.0 / (2.0 * t + 5.0)))
+    for one in (model, serial):
+        one.fit_block(first)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        learners = [threading.Thread(target=learn, args=(i,)) for i in range(8)]
+        for thread in learners:
+            thread.start()
+        for thread in learners:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    order = taken[41:]
+    if model.t != 40 + n or not (np.sort(order) == np.arange(n)).all():
+        return f"t is {model.t}, not {40 + n}, or a row was learned twice"
+    for row in order:
+        serial.fit_next(X[row])
+    return None if np.array_equal(model.get_components(), serial.get_components()) else "another model than that of one thread"
+
+
+def many_calls(folder: Path, chance: random.Random) -> Tally:
+    """A hundred thousand calls from eight threads."""
+
+    def work() -> int:
+        problem = serialised(100_000)
+        print(problem or "")
+        return 0 if problem is None else 3
+
+    ended = run(work, folder, 900.0)
+    problem = None if ended.code == 0 else f"many calls: code {ended.code}, signal {ended.signal}: {ended.said[-300:]}"
+    return Tally(1, right=int(problem is None), lost=[problem] if problem else [])
 
 
 def writers(folder: Path, chance: random.Random, count: int = 4) -> Tally:

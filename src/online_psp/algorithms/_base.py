@@ -104,6 +104,9 @@ class StreamingAlgorithm(ABC):
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
         """A model that stands where one of these K orthonormal directions (K, D), with these variances, would stand."""
 
+    def follow_total(self, total: float) -> None:  # noqa: B027
+        """Follow the total variance of the rows from this one on, where the algorithm has a use for what it leaves out."""
+
     @staticmethod
     def positive(variances: Floats, dtype: Any) -> Floats:
         """Variances that an algorithm can divide by: the smallest are raised to what rounding would make of them."""

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import blas, eigh, lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import add_product, full_gram, matmul, minus_gram
-from online_psp.engine.row_products import centred, combined, products, widened
+from online_psp.engine.row_products import centred, combined, products, squares, widened
 from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.symmetric import fill_upper, scale_gram
@@ -35,6 +35,8 @@ class Model(NamedTuple):
     B: Array | SparseStore
     M: Floats
     drift: float
+    total: float | None = None
+    """Mean square of the rows, what was left out of them included; None where it is not followed, and no floor is taken."""
 
     @property
     def k(self) -> int:
@@ -47,6 +49,13 @@ class Model(NamedTuple):
     def basis(self) -> Array:
         """B as an array, (k, D), which is not to be changed."""
         return self.B.read() if isinstance(self.B, SparseStore) else self.B
+
+    def floor(self, D: int) -> float:
+        """Variance that rows so far are taken to have along any one direction outside of B: the mean of what was left out."""
+        if self.total is None or not self.k < D:
+            return 0.0
+        lost = self.total - float(self.M.trace())
+        return lost / (D - self.k) if lost > math.sqrt(np.finfo(self.dtype).eps) * self.total else 0.0  # or it is rounding
 
     def own(self, rows: AnyRows) -> tuple[Model, AnyRows]:
         """The same model and the same rows, free to be changed by `advance`."""
@@ -84,6 +93,8 @@ class Turn(NamedTuple):
 def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> Model:
     """The best rank-K approximation of ``keep Bᵀ M B + X̂ᵀ X̂``, X̂ the rows times their root weights.
 
+    Where the total is followed, ``keep σ² (I − Bᵀ B)`` belongs to it, σ² the mean variance along the directions that were left out.
+
     Arrays that come in are left alone; but a basis in a store for sparse rows, and their running sum, move past the rows: see `Model.own`.
 
     Parameters
@@ -97,6 +108,8 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     K : int
         Directions to keep.
     """
+    floor = keep * model.floor(rows.D) if model.k == K else 0.0
+    total = None if model.total is None else keep * model.total + float(roots**2 @ squares(rows))
     model = model._replace(M=_faded(model.M, keep))
     if model.k == K:
         model = model._replace(B=_suited(model, rows))
@@ -113,10 +126,25 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
             model, done = found, part.stop
         rows, roots = rows[done:], roots[done:]
     if len(rows):
-        model = _exactly(model, widened(rows), roots, K)
+        model = _raised(_exactly(_lowered(model, floor), widened(rows), roots, K), floor)
         if isinstance(rows, SparseRows) and rows.sums is not None:
             rows.sums.take(rows)
-    return model
+    return model._replace(total=total)
+
+
+def _lowered(model: Model, floor: float) -> Model:
+    """The model less what it has along every direction: so that a direction that was left out before, and now comes in, is not at a
+    disadvantage.
+    """
+    if not floor:
+        return model
+    values, vectors = eigh(model.M)
+    return model._replace(M=(vectors * np.maximum(values - floor, 0.1 * _RANGE * values[-1])) @ vectors.T)
+
+
+def _raised(model: Model, floor: float) -> Model:
+    """The reverse."""
+    return model._replace(M=model.M + floor * np.eye(len(model.M))) if floor else model
 
 
 def _suited(model: Model, rows: AnyRows) -> Array | SparseStore:
@@ -160,7 +188,7 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
 
 def _try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
-    B, M, drift = model
+    B, M, drift = model.B, model.M, model.drift
     eps = float(np.finfo(model.dtype).eps)
     P, G = products(rows, B)
     lengths = roots * np.sqrt(np.maximum(G.diagonal(), 0.0))

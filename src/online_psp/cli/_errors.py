@@ -5,9 +5,12 @@ A traceback is shown with ``--debug`` only. Text from files and from libraries i
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -84,7 +87,7 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         debug = DEBUG in words[:end]
         words = [word for word in words[:end] if word != DEBUG] + words[end:]
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _interruptible():
             warnings.showwarning = _show_warning
             try:
                 found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
@@ -96,6 +99,22 @@ class Commands(TyperGroup):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; what is ignored stays ignored."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ended_by(error: BaseException) -> int:

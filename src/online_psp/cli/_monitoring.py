@@ -51,11 +51,10 @@ def watch(task: Task, run: Any, *, continued: bool) -> None:
         usage(f"A monitored model scores rows in their order before it learns them, and so each of them once: leave {option} out.")
     if path is None:
         return
-    if not continued and path.exists() and not (task.force and task.mode == "new"):
-        way = "add --force to overwrite it" if task.mode == "new" else "choose another name, or remove it"
-        usage(f"{path} exists, and is not the table of the run that begins here; {way}.")
+    if task.mode == "new" and path.exists() and not task.force:
+        usage(f"{path} exists, and is not the table of the run that begins here; add --force to overwrite it.")
     try:
-        run.alarms = AlarmFile(path, run.written if continued else None)
+        run.alarms = AlarmFile(path, run.written if continued else None, again=task.mode != "new")
     except AlarmFileError as error:
         raise fail(
             f"{str(error).rstrip('.')}. Without it the run in {task.output} cannot be continued; begin anew with --force.", 1

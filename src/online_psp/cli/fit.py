@@ -129,37 +129,31 @@ def _check(task: Task) -> None:
     check_watching(task.watching)
 
 
-def _run(task: Task) -> None:
-    from online_psp.io import runs
-    from online_psp.io.files import claimed
+class _Begun(NamedTuple):
+    """What is at hand when the first row is read."""
 
-    _check(task)
-    try:
-        saving = runs.Saving(task.output, task.every)
-    except ValueError as error:
-        raise fail(str(error), USAGE) from None
-    check_not_source(task.output, task.sources)
-    with claimed(task.output) as target, contextlib.nullcontext() if task.alarms is None else claimed(task.alarms):
-        present = target.exists()
-        if task.mode == "update" and not present:
-            usage(f"{task.output} does not exist; there is no model to update.")
-        if task.mode == "new" and present and not task.force:
-            usage(
-                f"{task.output} exists; add --resume to continue the run in it, --update to learn this source on top of it, "
-                "or --force to overwrite it."
-            )
-        reopen = runs.reopen_any if task.mode == "update" else runs.reopen
-        earlier = reopen(task.output) if present and task.mode != "new" else None
-        source = open_rows(task.sources, _reading(task, earlier), task.quiet)
-        run = _prepare(task, source, earlier)
-        watch(task, run, continued=run is earlier)
+    run: Any
+    source: Any
+    saving: Any
+    earlier: Any
+    """The run that the model file held before, if it is not to be overwritten."""
+
+
+def _run(task: Task) -> None:
+    with contextlib.ExitStack() as held:
+        try:
+            run, source, saving, earlier = _begun(task, held)
+        except KeyboardInterrupt:
+            raise fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED) from None
+        from online_psp.io.runs import DifferentSourceError
+
         began = time.monotonic()
         try:
             with shown(task, run, saving) as page:
                 _drive(task, run, source, saving)
         except KeyboardInterrupt:
             raise _stopped(task, run, saving) from None
-        except runs.DifferentSourceError as error:
+        except DifferentSourceError as error:
             ways = f"To learn it on top of the model, use psp update {task.output} …; to begin anew, --force."
             raise fail(f"{str(error).rstrip('.')}. {ways}{_left(task, run, saving, earlier)}", DATA) from None
         except (ValueError, OSError) as error:
@@ -171,6 +165,35 @@ def _run(task: Task) -> None:
     _report(task, run, seconds)
     if page is not None:
         page.stay()
+
+
+def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
+    """Hold the outputs, open the source, and find or make the run."""
+    from online_psp.io import runs
+    from online_psp.io.files import claimed
+
+    _check(task)
+    try:
+        saving = runs.Saving(task.output, task.every)
+    except ValueError as error:
+        raise fail(str(error), USAGE) from None
+    check_not_source(task.output, task.sources)
+    present = held.enter_context(claimed(task.output)).exists()
+    if task.alarms is not None:
+        held.enter_context(claimed(task.alarms))
+    if task.mode == "update" and not present:
+        usage(f"{task.output} does not exist; there is no model to update.")
+    if task.mode == "new" and present and not task.force:
+        usage(
+            f"{task.output} exists; add --resume to continue the run in it, --update to learn this source on top of it, "
+            "or --force to overwrite it."
+        )
+    reopen = runs.reopen_any if task.mode == "update" else runs.reopen
+    earlier = reopen(task.output) if present and task.mode != "new" else None
+    source = open_rows(task.sources, _reading(task, earlier), task.quiet)
+    run = _prepare(task, source, earlier)
+    watch(task, run, continued=run is earlier)
+    return _Begun(run, source, saving, earlier)
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:

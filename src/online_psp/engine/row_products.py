@@ -33,6 +33,16 @@ def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
     return matmul(X, B.T).astype(np.float64, copy=False), full_gram(X).astype(np.float64, copy=False)
 
 
+def squares(rows: AnyRows) -> Floats:
+    """``‖x‖²`` of every row, (n,), in double precision; sparse rows are centred as they say."""
+    if isinstance(rows, SparseRows):
+        S = np.zeros(rows.D) if rows.sums is None else rows.sums.vector
+        return np.asarray(_compressed(rows, np.zeros((0, rows.D))).centred_gram(float(S @ S)).diagonal())
+    if isinstance(rows, ArrayRows):
+        return np.asarray(to_host(rows.library.xp.sum(rows.X * rows.X, axis=1)), dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->i", rows.X, rows.X, dtype=np.float64))
+
+
 def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any:
     """``A B + C X``, (K, D), a new array; sparse rows are centred as they say. A store moves in place, past rows of which it has the
     products.

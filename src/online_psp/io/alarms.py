@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,9 @@ class AlarmFile:
         Whoever makes this holds it (`files.claimed`).
     after : Written, optional
         Where to continue. By default the table begins anew.
+    again : bool
+        A table that begins anew may find the beginning of itself, left by a run that was killed before its first checkpoint. Anything else
+        is refused when the first rows are written, and left as it is.
 
     Raises
     ------
@@ -66,8 +69,9 @@ class AlarmFile:
         Where the file does not begin with what was written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], after: Written | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], after: Written | None = None, *, again: bool = False) -> None:
         self.path = os.fspath(path)
+        self._again = again
         self.written = after or Written()
         self._digest = hashlib.sha256()
         self._pending: list[bytes] = []
@@ -91,6 +95,14 @@ class AlarmFile:
             raise AlarmFileError(
                 f"{self.path} does not begin with the {after.rows} rows that the run has written to its table of alarms: "
                 "it is another file, or was changed."
+            )
+
+    def _check_beginning(self, file: BinaryIO, data: bytes) -> None:
+        """Refuse a file that is not the beginning of what is to be written."""
+        file.seek(0)
+        if not data.startswith(file.read(len(data) + 1)):
+            raise AlarmFileError(
+                f"{self.path} exists, and is not the table of the run that begins here; remove it, or choose another name."
             )
 
     def add(self, start: int, good: NDArray[np.bool_], found: Any) -> None:
@@ -139,6 +151,8 @@ class AlarmFile:
             with unbroken(), open(os.open(self.path, flags, 0o666), "r+b") as file:
                 if file.seek(0, os.SEEK_END) < self.written.size:
                     raise AlarmFileError(f"{self.path} was cut short while the run was writing it.")
+                if self._again and not self.written.size:
+                    self._check_beginning(file, data)
                 file.truncate(self.written.size)
                 file.seek(self.written.size)
                 file.write(data)

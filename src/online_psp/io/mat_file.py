@@ -54,13 +54,18 @@ def read(path: str | os.PathLike[str]) -> MatModel:
         if sparse:
             raise ModelFileError(f"its variable {sparse[0]!r} is a sparse matrix; save it as a full one")
         model = _checked(found)
-        if "digest" in found and found["digest"] != _digest(found):
+        if "digest" in found and not _is_text(found["digest"], _digest(found)):
             raise ModelFileError(
                 "its contents do not match its checksum, so it is damaged or was edited (if so on purpose, remove the variable 'digest')"
             )
         return model
     except (ModelFileError, MatError) as error:
         raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+
+
+def _is_text(value: Any, expected: str) -> bool:
+    """Whether a variable is this text; arrays are compared value by value, and are no text."""
+    return isinstance(value, str) and value == expected
 
 
 def _digest(variables: dict[str, Any]) -> str:
@@ -82,7 +87,7 @@ def _checked(found: dict[str, Any]) -> MatModel:
             raise ModelFileError(f"its variable {name!r} has {value.size} values, and must have {size}")
         return np.array(value, dtype=np.float64)
 
-    if found.get("format") != _FORMAT:
+    if not _is_text(found.get("format"), _FORMAT):
         raise ModelFileError(f"its variable 'format' is not {_FORMAT!r}")
     if numbers("version", 1).item() != 1:
         raise ModelFileError("it has a version of the format other than 1")

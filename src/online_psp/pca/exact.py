@@ -182,9 +182,11 @@ class Scatter(Exact):
         if deviations is not None:
             matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
         values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
+        if len(values) < self.rank:  # LAPACK gives none of a matrix that is not finite, which only a forged file can lead to
+            raise ValueError("The covariances of the model are not finite, so it has no directions: its file is not one that was saved.")
         found = ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
         variances = matrix.diagonal()
-        if values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
+        if len(values) and values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
             found = _graded_directions(np.tril(matrix) + np.tril(matrix, -1).T, self.rank)
         return found._replace(components=found.components.astype(self.rows.dtype))
 

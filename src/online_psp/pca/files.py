@@ -144,6 +144,8 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("its scales do not fit the rest of it")
     if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
         raise ModelFileError("its unit is not a power of two")
+    if state.scatter is not None and not np.abs(state.scatter.matrix).max() < 1e290:  # squares of the largest values that are learned
+        raise ModelFileError("its covariances are larger than any")
     for part in (state.kept, state.scatter):
         if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
             raise ModelFileError("its rows have shares that are not between 0 and 1")

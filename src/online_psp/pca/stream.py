@@ -357,6 +357,9 @@ class Stream:
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
         self.scale = self.deviations() if self.settings.standardize else None
+        if self.settings.half_life is not None:
+            variance = self.moments.variance
+            self.model.follow_total(float((variance if self.scale is None else variance / self.scale**2).sum()))
 
     def _places(self) -> list[int]:
         """Numbers of samples at whose multiples something is looked at, however the stream is cut into calls: seldom enough to cost

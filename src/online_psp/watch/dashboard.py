@@ -41,7 +41,7 @@ class Dashboard:
     """Show a model, or a monitor, on a live page while it learns.
 
     The page is served by a process of its own. Whatever becomes of that process or of a browser, learning goes on: the learner hands
-    over copies, at most four times a second and at most a two-hundredth of its time, and never waits.
+    over copies, at most four times a second and spaced by what they cost, and never waits.
 
     Parameters
     ----------

@@ -58,16 +58,16 @@ def _flat_cells(text: bytes, dialect: Dialect, rows: int) -> Any:
     """All cells, row after row, as an array of strings; None where some row has too few or too many."""
     import pyarrow as pa
 
+    from online_psp.io.sources._compact import compact
+
     values = np.frombuffer(text, np.uint8)
     delimiter = dialect.delimiter.encode()
-    if len(delimiter) != 1 or len(text) >= 1 << 31:
+    if len(delimiter) != 1 or len(text) >= 1 << 31 or values[-1] != 10:
         return None
-    ends = np.flatnonzero((values == delimiter[0]) | (values == 10))
-    if len(ends) != rows * dialect.width or not (values[ends[dialect.width - 1 :: dialect.width]] == 10).all():
+    cells, offsets = np.empty(len(values), dtype=np.uint8), np.zeros(rows * dialect.width + 1, dtype=np.int32)
+    if compact(values, delimiter[0], dialect.width, cells, offsets) != rows:
         return None
-    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
-    np.subtract(ends, np.arange(len(ends)), out=offsets[1:], casting="unsafe")
-    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text.translate(None, delimiter + b"\n")))
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(cells))
 
 
 def _by_arrow(cells: Any, table: Table, rows: int) -> Chunk | None:
