@@ -22,7 +22,7 @@ $(DOCS_READY): pyproject.toml | $(BIN)/python
 # The package and matplotlib, without the tools of developers.
 $(DEMO_READY): pyproject.toml | $(BIN)/python
 	@echo "Installing online-psp into $(VENV); this takes about a minute."
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[plot]'
 	touch $(DEMO_READY)
 
 demo: $(DEMO_READY)

@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # for pages that use torch under scikit-learn's array_api_dispatch
 
 _ROOT = Path(__file__).parent.parent
@@ -23,7 +26,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -61,6 +63,9 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
 }
 
+html_math_renderer = "mathml"
+toc_object_entries_show_parents = "hide"
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"online-psp {version}"
 html_static_path = ["_static"]
@@ -69,6 +74,8 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "online-psp"},
     "show_nav_level": 1,
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
@@ -78,7 +85,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "algorithms": []}
 
 
 def _escape_shapes(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -86,6 +93,18 @@ def _escape_shapes(app: object, what: str, name: str, obj: object, options: obje
     lines[:] = [re.sub(r"(?<!`)n_components_(?=[,)])", r"n_components\\_", line) for line in lines]
 
 
+def _inline_math(writer: Any, node: nodes.math) -> None:
+    """Formulas as MathML, which browsers draw by themselves: the pages need no network."""
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block_math(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append(f'<div class="math-block">{tex2mathml(node.astext().strip(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("autodoc-process-docstring", _escape_shapes, priority=900)  # after numpydoc

@@ -2,8 +2,8 @@
 Watch components form
 =====================
 
-Handwritten digits arrive one block at a time. After twenty rows the first component is already there and the others are noise; each
-takes its shape as rows go by. Nothing has to be kept but the model.
+Handwritten digits arrive one block at a time. After twenty rows the components are those of these twenty pictures; as more go by, they
+take the shapes that all digits share. Nothing has to be kept but the model.
 """
 
 import matplotlib.pyplot as plt

@@ -2,42 +2,40 @@
 One row at a time, in river
 ===========================
 
-river learns from dictionaries, one at a time, and tests on each before learning it. OnlinePCA is a transformer there: here eighty sensors
-that repeat each other become four features in front of a logistic regression, which then needs fewer rows.
+river learns from dictionaries, one at a time, and tests on each before learning it. Twenty sensors follow three causes. The detector
+scores each row by how far it lies from what the rows before it had in common. Then one sensor sticks.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
-from river import compose, linear_model, preprocessing
 
-from online_psp.integrations.river import OnlinePCA
+from online_psp.integrations.river import OnlinePCA, SubspaceAnomaly
 
 # %%
-# Four hidden causes drive eighty noisy sensors. The label depends on the causes.
+# Twenty sensors, three causes, a little noise. From row 900 to row 1,000 sensor 7 shows its last value.
 
 rng = np.random.default_rng(0)
-n, D, K = 1200, 80, 4
-causes = rng.standard_normal((n, K)) * np.array([3.0, 2.5, 2.0, 1.5])
-rows = causes @ rng.standard_normal((K, D)) + 6.0 * rng.standard_normal((n, D))
-labels = causes @ np.array([1.0, -1.0, 1.0, -1.0]) > 0
+n, D, K = 1500, 20, 3
+rows = rng.standard_normal((n, K)) @ rng.standard_normal((K, D)) + 0.1 * rng.standard_normal((n, D))
+rows[900:1000, 7] = rows[899, 7]
 
 # %%
-# Two pipelines, tested on each row before they learn it.
+# Score, then learn, each row; and the first two components beside it.
 
-pipelines = {
-    "80 sensors": compose.Pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),
-    "4 components": compose.Pipeline(OnlinePCA(K), preprocessing.StandardScaler(), linear_model.LogisticRegression()),
-}
-right = {name: np.zeros(n) for name in pipelines}
-for t, (row, label) in enumerate(zip(rows, labels, strict=True)):
-    x = {f"s{i}": float(value) for i, value in enumerate(row)}
-    for name, pipeline in pipelines.items():
-        right[name][t] = pipeline.predict_one(x) == label
-        pipeline.learn_one(x, bool(label))
+detector, pca = SubspaceAnomaly(n_components=K), OnlinePCA(n_components=2)
+scores, points = [], []
+for row in rows:
+    x = {f"sensor {i}": float(value) for i, value in enumerate(row)}
+    scores.append(detector.score_one(x))
+    detector.learn_one(x)
+    pca.learn_one(x)
+    points.append(list(pca.transform_one(x).values()))
 
-figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
-for (name, values), colour in zip(right.items(), ("#9aa5b1", "#0072B2"), strict=True):
-    axes.plot(np.arange(50, n + 1), 100 * (values.cumsum() / np.arange(1, n + 1))[49:], color=colour, label=name)
-axes.set(xlabel="rows seen", ylabel="predicted right so far, %", ylim=(50, 100))
-axes.legend(frameon=False, loc="lower right")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", width_ratios=[2, 1])
+left.axvspan(900, 1000, color="#D55E00", alpha=0.2, linewidth=0)
+left.plot(scores, ".", markersize=3, color="#0072B2")
+left.annotate("sensor 7 sticks", (890, max(scores)), ha="right", va="top", color="#D55E00")
+left.set(xlabel="row", ylabel="score, before the row is learned")
+right.scatter(*np.array(points[100:]).T, c=np.arange(100, n), s=3)
+right.set(xlabel="pc0", ylabel="pc1", title="rows after the first hundred")
 plt.show()

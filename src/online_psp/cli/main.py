@@ -59,7 +59,7 @@ app.command()(watch)
 
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("psp-demo.png")) -> None:
-    """Run every algorithm on data that needs no download: time, accuracy, a plot."""
+    """Compare the algorithms of the paper, OnlinePCA and IncrementalPCA on data that needs no download: time, accuracy, a plot."""
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
