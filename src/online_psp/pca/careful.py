@@ -9,11 +9,8 @@ and a read in between gives the model of all rows so far, the open ones included
 4. Few features: sums of pairs move, and nothing is filled (`pairs.py`). Many: filled rows move the leading directions, by the step of
    `online_psp.algorithms.block`.
 
-Filled rows are ``x̃ = e + m (x − e)/q``: e what is expected, m what is observed (0 or 1), q the share of the block's rows in which the
-feature is observed. On average over what happens to be missing that is the row itself, so that directions move as they would if nothing
-were missing; with ``q = 1``, plain filling, they move by the observed share only. The noise that the division adds is taken out of the
-covariance again, and the spread of what is missing is added. Early rows were filled with a poor model, and are forgotten the faster the
-more is missing: the share s of a row in the average becomes ``1 − (1 − s)^(1 + p)``, p the share of values missing so far.
+How rows are filled is in `completing.py`. Early rows were filled with a poor model, and are forgotten the faster the more is missing: the
+share s of a row in the average becomes ``1 − (1 − s)^(1 + p)``, p the share of values missing so far.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
 from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.completing import Completed, complete, observed_share
 from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
 from online_psp.pca.pairs import Pairs, PairsState
@@ -42,7 +40,6 @@ FEW_FEATURES = 2
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _SWEEPS = 3  # of expectation and maximisation over the first rows
-_LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
 _PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
 _RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
 
@@ -77,6 +74,8 @@ class CarefulState(NamedTuple):
     pairs: PairsState | None
     ritz: RitzState | None
     guard: GuardState | None
+    excess: float | None
+    lacking: float | None
 
 
 class Careful:
@@ -98,6 +97,8 @@ class Careful:
         self.moments = PartialMoments(D)
         self.factor = 1.0  # by which values are to be multiplied from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
+        self.excess = 1.0  # f of rows with holes (`completing.py`), on average
+        self.lacking = 0.0  # share of such rows in the average of all
         self.few = D <= FEW_FEATURES * rank
         self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
         self.guard: Guard | None = None  # once the first rows are weighed, where the model is robust
@@ -244,7 +245,7 @@ class Careful:
         if self.settings.standardize:
             self.scale = self.deviations()
             apart = apart / self.scale
-        part = _observed_share(observed, left)
+        part = observed_share(observed, left)
         found = leading_directions(np.where(observed, apart, 0.0) / part * np.sqrt(left)[:, np.newaxis], self.rank)
         total = self.total()
         if self.holes:
@@ -252,8 +253,8 @@ class Careful:
             found = found._replace(variances=np.maximum(found.variances - inflated / min(rows.shape), 1e-6 * found.variances[0]))
             for _ in range(_SWEEPS):
                 model = self._fillers(found, observed)
-                filled, added = _filled(model, apart, apart, observed, left, part)
-                stacked = np.vstack([_root(added, 0.0) @ model.directions, filled * np.sqrt(left)[:, np.newaxis]])
+                made = complete(model, apart, apart, observed, left)
+                stacked = np.vstack([_root(made.added, 0.0) @ model.directions, made.rows * np.sqrt(made.weights)[:, np.newaxis]])
                 found = leading_directions(stacked, self.rank)
         if self.share is not None:
             self.rank = rank_found(self.share, found.variances, total, self.settings)
@@ -279,16 +280,22 @@ class Careful:
         left, keep = weights_left(1.0 - (1.0 - shares) ** forgotten)
         kept = Model(found.components, np.diag(keep * found.variances), core.drift)
         if not len(core.M):  # nothing has varied so far
-            rows = np.where(observed & familiar, rows, 0.0)
+            rows = np.where(familiar, rows, 0.0)
         elif not observed.all():
-            part = _observed_share(observed, left)
-            rows, added = _filled(model, apart, rows, observed & familiar, left, part)
-            k = len(model.directions)
+            made = complete(model, apart, rows, familiar, left)
+            rows, left, k = made.rows, made.weights, len(model.directions)
             M = kept.M.copy()
-            M[:k, :k] += added
+            M[:k, :k] += made.added
+            self._note_excess(made, keep)
             kept = kept._replace(M=_positive(M, 0.01 * (1.0 - keep) * model.floor))
         self.core = advance(kept, DenseRows(np.ascontiguousarray(rows, dtype=self.dtype)), np.sqrt(left), 1.0, self.rank)
         self._rescale()
+
+    def _note_excess(self, made: Completed, keep: float) -> None:
+        lacking = keep * self.lacking + made.lacking
+        if lacking > 0.0:
+            self.excess += (made.excess - self.excess) * made.lacking / lacking
+        self.lacking = lacking
 
     def _fillers(self, found: ReadOut, observed: Mask) -> Gaussian:
         """The leading directions as a model to fill rows with of which so much is observed.
@@ -342,13 +349,14 @@ class Careful:
         pairs = core.state() if isinstance(core, Pairs) else None
         ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
         guard = None if self.guard is None else GuardState(*self.guard)
-        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard)
+        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard, self.excess, self.lacking)
 
     def restore(self, state: CarefulState) -> None:
         """Take up a state; the moments are there already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
         self._rows, self._weights, self._decays = state.rows.copy(), state.weights.copy(), state.decays.copy()
         self._n = len(state.rows)
+        self.excess, self.lacking = state.excess or 1.0, state.lacking or 0.0
         self.guard = None if state.guard is None else Guard(*state.guard)
         if state.pairs is not None:
             self.core = Pairs.from_state(state.pairs)
@@ -380,35 +388,6 @@ def _typical(observed: Mask) -> float:
     """Share of its values that a row has, where it has any."""
     shares = observed.mean(axis=1)
     return float(np.mean(shares[shares > 0])) if shares.any() else 0.0
-
-
-def _observed_share(observed: Mask, weights: Floats) -> Floats:
-    """Share of the rows in which each feature is observed, (D,), kept from zero."""
-    total = float(weights.sum())
-    share = weights @ observed / total if total > 0 else np.ones(observed.shape[1])
-    return np.asarray(np.clip(share, _LEAST_OBSERVED, 1.0))
-
-
-def _filled(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats, part: Floats) -> tuple[Floats, Floats]:
-    """Rows with what is expected where they have holes, and what the directions' covariance, (k, k), is to be corrected by.
-
-    Parameters
-    ----------
-    model : Gaussian
-    apart, rows : (n, D)
-        Centred rows, as the model is to see them, and as they are to be learned.
-    observed : (n, D)
-    weights : (n,)
-        Of the rows in the covariance.
-    part : (D,)
-        Share of the rows in which each feature is observed.
-    """
-    expected, spread = expect(model, apart, observed, weights)
-    filled = expected.rows + np.where(observed, (rows - expected.rows) / part, 0.0)
-    often = weights @ observed
-    noise = float(weights @ expected.noise) / max(float(weights @ expected.counts), _TINY)
-    added = spread - noise * (model.directions * (often * (part**-2 - 1.0))) @ model.directions.T
-    return filled, added
 
 
 def _positive(M: Floats, least: float) -> Floats:

@@ -184,6 +184,8 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("it has sums of pairs where it should have none, or none where it should have some")
     if careful.guard is not None and (careful.guard.width <= 0 or min(careful.guard[2:]) < 0):
         raise ModelFileError("its limit for gross rows is impossible")
+    if (careful.excess or 1.0) < 1.0 or (careful.lacking or 0.0) < 0.0:
+        raise ModelFileError("its rows with holes have less noise than others, or negative weights")
     if careful.pairs is not None and (careful.pairs.weights < 0).any():
         raise ModelFileError("its pairs have negative weights")
     if len(careful.rows) and len(careful.rows) >= parts.room:

@@ -26,7 +26,7 @@ def gaussian_of(view: View) -> Gaussian:
     D, total = len(view.mean), view.total_variance
     rest = max(total - float(view.variances.sum()), 0.0) / max(D - len(view.variances), 1)
     pairs = view.weight if view.known is None else float(np.mean(view.known)) ** 2 / max(view.weight, 1.0)
-    return Gaussian(view.components.astype(np.float64), view.variances, max(rest, _RIDGE * total / (D + pairs)))
+    return Gaussian(view.components.astype(np.float64), view.variances, max(view.excess * rest, _RIDGE * total / (D + pairs)))
 
 
 def _parts(X: Array) -> Iterator[tuple[NDArray[np.intp], Floats]]:

@@ -80,26 +80,43 @@ class Expected(NamedTuple):
     """(n,): log of the determinant of the covariance of what is observed."""
 
 
-def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
-    """Rows by what is observed of them, (n, D), with the systems to be solved; those with nothing are left out."""
-    directions, lengths, noise = model.directions, model.lengths, model.floor
-    k, D = directions.shape
-    columns = np.ascontiguousarray(directions.T)
+def patterns(observed: Mask) -> Iterator[NDArray[np.intp]]:
+    """Numbers of the rows, (n, D), that lack the same values, in the order of the first of each."""
     packed = np.packbits(observed, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(which, kind="stable")
     ends = np.concatenate([[0], np.cumsum(np.bincount(which, minlength=len(first)))])
-    for number, at in enumerate(first):
-        seen = observed[at]
+    for number in np.argsort(first):
+        yield order[ends[number] : ends[number + 1]]
+
+
+def inside_of(directions: Floats, seen: Mask) -> Floats:
+    """G, (k, k), for directions, (k, D), and what is observed, (D,)."""
+    return _inside(np.ascontiguousarray(directions.T), seen, int(seen.sum()))
+
+
+def _inside(columns: Floats, seen: Mask, count: int) -> Floats:
+    """G from what is observed, or from what is missing, whichever is less."""
+    D, k = columns.shape
+    if 2 * count <= D:
+        return _products(columns[seen])
+    inside: Floats = -_products(columns[~seen]) if count < D else np.zeros((k, k))
+    inside.flat[:: k + 1] += 1.0
+    return inside
+
+
+def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
+    """Rows by what is observed of them, (n, D), with the systems to be solved; those with nothing are left out."""
+    directions, lengths, noise = model.directions, model.lengths, model.floor
+    k = len(directions)
+    columns = np.ascontiguousarray(directions.T)
+    for at in patterns(observed):
+        seen = observed[at[0]]
         count = int(seen.sum())
         if not count:
             continue
-        if 2 * count <= D:
-            inside = _products(columns[seen])
-        else:
-            inside = -_products(columns[~seen]) if count < D else np.zeros((k, k))
-            inside.flat[:: k + 1] += 1.0
+        inside = _inside(columns, seen, count)
         A = inside * lengths * lengths[:, np.newaxis]
         A.flat[:: k + 1] += noise
         factor, failed = lapack.dpotrf(A, lower=1, clean=1)
@@ -107,7 +124,7 @@ def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
             A.flat[:: k + 1] += 1e-8 * float(A.diagonal().max())
             factor, failed = lapack.dpotrf(A, lower=1, clean=1)
         inverse, _ = lapack.dtrtri(factor, lower=1)
-        yield Group(order[ends[number] : ends[number + 1]], count, inside, inverse)
+        yield Group(at, count, inside, inverse)
 
 
 def _products(columns: Floats) -> Floats:

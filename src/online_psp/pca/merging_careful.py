@@ -33,6 +33,7 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     careful = Careful(mine.settings, mine.rank, mine.D, mine.dtype, mine.share)
     careful.moments, careful.holes = moments, one.holes or two.holes
     careful.guard = _merged_guard(one, two)
+    careful.excess, careful.lacking = _merged_excess(one, two)
     if isinstance(one.core, Pairs) and isinstance(two.core, Pairs) and careful.few:
         pairs, others = one.core.copy(), two.core.copy()
         _fade(pairs, one.moments)
@@ -76,6 +77,15 @@ def _merged_guard(one: Careful, two: Careful) -> Guard | None:
     parts = np.array([one.moments.weight, two.moments.weight])
     parts = parts / max(float(parts.sum()), float(np.finfo(np.float64).tiny))
     return Guard(*(float(parts @ pair) for pair in zip(one.guard[:2], two.guard[:2], strict=True)), *np.add(one.guard[2:], two.guard[2:]))
+
+
+def _merged_excess(one: Careful, two: Careful) -> tuple[float, float]:
+    """Noise that rows with holes have beyond the others', and the share of such rows, in both."""
+    weights = np.array([one.moments.weight, two.moments.weight])
+    parts = weights * [one.lacking, two.lacking]
+    lacking = float(parts.sum())
+    excess = float(parts @ [one.excess, two.excess]) / lacking if lacking > 0.0 else 1.0
+    return excess, lacking / max(float(weights.sum()), float(np.finfo(np.float64).tiny))
 
 
 def _fade(pairs: Pairs, moments: Moments) -> None:

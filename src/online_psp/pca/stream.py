@@ -93,6 +93,7 @@ class Stream:
                     m.weight,
                     m.squares,
                     now.moments.known if now is not None and now.holes else None,
+                    1.0 if now is None else now.excess,
                 )
             return self._view
 

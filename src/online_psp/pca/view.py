@@ -55,6 +55,8 @@ class View(NamedTuple):
     squares: float
     known: Floats | None = None
     """(D,): weights of the rows in which each feature was observed, where some were not."""
+    excess: float = 1.0
+    """How many times the noise counts where rows are filled."""
 
     def degrees(self, settings: Settings) -> float:
         """What a variance divided by the weight is to be multiplied by, so that it has no bias."""

@@ -1,0 +1,137 @@
+"""Rows with holes as the leading directions learn them: filled, with the spread of what is missing.
+
+**Scattered holes.** A filled row is ``x̃ = e + m (x − e)/q``: e what is expected, m what is observed (0 or 1), q the share of such rows in
+which the feature is observed. On average over what happens to be missing that is the row itself, so that directions move as they would
+if nothing were missing; with ``q = 1``, plain filling, they move by the observed share only. The noise that the division adds is taken
+out of the covariance again, and the spread of what is missing is added, both in the coordinates of the directions.
+
+**Holes that many rows share**, as where sensors are off for a while. Such rows are filled by what is expected of them, and the spread is
+learned as rows of its own, which are zero wherever these rows are observed. Here the model must not trust itself too far: what the
+directions leave out of real data is not independent from feature to feature, as the model has it, and all of it errs the same way in all
+of these rows. The coordinates ``u = B_Ω x_Ω`` of the rows tell by how much. With G, ℓ and σ² of `online_psp.pca.holes` their covariance
+is ``G ℓ² G + f σ² G``, where f would be 1; f is the most likely of some values, and ``f σ²`` is the noise that these rows are filled with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from online_psp.engine.blas import matmul
+from online_psp.engine.types import Floats
+from online_psp.pca.holes import Gaussian, Mask, expect, inside_of, patterns
+
+# Constants, chosen on other data than the tests' (docs/adr/0013).
+_LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
+_SHARED = 0.5  # rows, in multiples of k, that must lack the same values for these to be filled together
+_EXCESS = 2.0 ** np.arange(0.0, 7.5, 0.5)  # values of f
+_FAINT = 1e-6  # of a direction: what is observed of it, below which nothing is learned from it
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Completed(NamedTuple):
+    """A block of rows without holes, and what they are to be learned with."""
+
+    rows: Floats
+    """(n + m, D): the rows, and m that stand for the spread of what many rows lack."""
+    weights: Floats
+    """(n + m,)"""
+    added: Floats
+    """(k, k): what the covariance is to be corrected by, in the coordinates of the directions."""
+    excess: float
+    """f, averaged over the rows with holes; scattered holes count as 1."""
+    lacking: float
+    """Weight of the rows with holes."""
+
+
+def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> Completed:
+    """Fill rows and find the spread of what is missing.
+
+    Parameters
+    ----------
+    model : Gaussian
+    apart, rows : (n, D)
+        Centred rows, as the model is to see them, and as they are to be learned.
+    observed : (n, D)
+    weights : (n,)
+        Of the rows in the covariance.
+    """
+    k = len(model.directions)
+    shared = [at for at in patterns(observed) if len(at) >= max(_SHARED * k, 2.0) and 0 < observed[at[0]].sum() < observed.shape[1]]
+    alone = ~observed.all(axis=1)
+    lacking, alone_at = float(weights[alone].sum()), np.flatnonzero(alone & ~_among(shared, len(rows)))
+    filled, added, extra = rows.copy(), np.zeros((k, k)), []
+    if len(alone_at):
+        filled[alone_at], added = _scattered(model, apart[alone_at], rows[alone_at], observed[alone_at], weights[alone_at])
+    excess, together = _excess(model, apart, observed, weights, shared), 0.0
+    for at in shared:
+        seen, weight = observed[at[0]], float(weights[at].sum())
+        expected, spread = _together(model, apart[at], seen, excess)
+        filled[at] = np.where(seen, rows[at], expected)
+        extra.append(np.sqrt(weight) * spread)
+        together += weight
+    average = 1.0 if lacking <= 0.0 else 1.0 + (excess - 1.0) * together / lacking
+    more = np.concatenate([np.zeros((0, rows.shape[1])), *extra])
+    return Completed(np.concatenate([filled, more]), np.append(weights, np.ones(len(more))), added, average, lacking)
+
+
+def _among(parts: list[NDArray[np.intp]], n: int) -> Mask:
+    """Which of n rows are in any of the parts, (n,)."""
+    found = np.zeros(n, dtype=bool)
+    for part in parts:
+        found[part] = True
+    return found
+
+
+def observed_share(observed: Mask, weights: Floats) -> Floats:
+    """Share of the rows in which each feature is observed, (D,), kept from zero."""
+    total = float(weights.sum())
+    share = weights @ observed / total if total > 0 else np.ones(observed.shape[1])
+    return np.asarray(np.clip(share, _LEAST_OBSERVED, 1.0))
+
+
+def _scattered(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> tuple[Floats, Floats]:
+    """Rows with scattered holes, filled, and what the covariance, (k, k), is to be corrected by."""
+    part = observed_share(observed, weights)
+    expected, spread = expect(model, apart, observed, weights)
+    filled = expected.rows + np.where(observed, (rows - expected.rows) / part, 0.0)
+    often = weights @ observed
+    noise = float(weights @ expected.noise) / max(float(weights @ expected.counts), _TINY)
+    return filled, spread - noise * (model.directions * (often * (part**-2 - 1.0))) @ model.directions.T
+
+
+def _together(model: Gaussian, apart: Floats, seen: Mask, excess: float) -> tuple[Floats, Floats]:
+    """What is expected of rows, (n, D), that lack the same values, and rows, (k, D), whose scatter is the spread of what is missing."""
+    directions, lengths, noise = model.directions, model.lengths, excess * model.floor
+    k = len(directions)
+    inside = inside_of(directions, seen)
+    A = inside * lengths * lengths[:, np.newaxis] + noise * np.eye(k)
+    values, vectors = eigh(A)
+    within = lengths[:, np.newaxis] * vectors / np.sqrt(np.maximum(values, noise))  # W Wᵀ = ℓ A⁻¹ ℓ
+    known = np.where(seen, apart, 0.0)
+    along = matmul(matmul(matmul(known, directions.T), within), within.T)
+    left, ways = eigh(np.eye(k) - inside)  # what is missing of each direction
+    own = ways[:, left > _FAINT] / np.sqrt(left[left > _FAINT])
+    spread, turns = eigh(noise * matmul(within, within.T) + model.floor * matmul(own, own.T))
+    roots = np.sqrt(np.maximum(spread, 0.0))[:, np.newaxis] * turns.T
+    return matmul(along, directions), matmul(roots, np.where(seen, 0.0, directions))
+
+
+def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, shared: list[NDArray[np.intp]]) -> float:
+    """f, the most likely for rows that share holes."""
+    likely = np.zeros(len(_EXCESS))
+    for at in shared:
+        seen = observed[at[0]]
+        values, vectors = eigh(inside_of(model.directions, seen))
+        seen_of = values > _FAINT
+        roots, vectors = np.sqrt(values[seen_of]), vectors[:, seen_of]
+        signal = roots[:, np.newaxis] * vectors.T * model.lengths
+        variances, turns = eigh(matmul(signal, signal.T))
+        known = matmul(np.where(seen, apart[at], 0.0), model.directions.T)
+        squares = weights[at] @ matmul(matmul(known, vectors / roots), turns) ** 2 / max(float(weights[at].sum()), _TINY)
+        expected = np.maximum(variances, 0.0) + _EXCESS[:, np.newaxis] * model.floor
+        likely -= len(at) * (np.log(expected) + squares / expected).sum(axis=1)
+    return float(_EXCESS[int(np.argmax(likely))])
