@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,3 +110,82 @@ class TakesHoles(Mine):
     def fit_next(self, x: Floats) -> None:
         if np.isfinite(x).all():
             super().fit_next(x)
+
+
+class Zeros(Mine):
+    """Gives no direction at all: rounding must not choose some for it."""
+
+    def get_components(self) -> Floats:
+        return np.zeros_like(super().get_components())
+
+
+class Repeats(Mine):
+    """Gives its first direction K times."""
+
+    def get_components(self) -> Floats:
+        basis = super().get_components()
+        return np.repeat(basis[:, :1], basis.shape[1], axis=1)
+
+
+class Complex(Mine):
+    """Gives numbers that are not real."""
+
+    def get_components(self) -> Floats:
+        return np.asarray(super().get_components() * 1j)
+
+
+class Forks(KeepsAll):
+    """Runs on in two processes from its tenth row."""
+
+    def fit_next(self, x: Floats) -> None:
+        super().fit_next(x)
+        if len(self.rows) == 10:
+            os.fork()
+
+
+class Hides(Mine):
+    """Keeps 64 MB where nobody looks: in another process, which outlives it."""
+
+    def __init__(self, K: int, D: int) -> None:
+        super().__init__(K, D)
+        code = "import time; junk = b'1' * 64_000_000; print(flush=True); time.sleep(3600)"
+        self.other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert self.other.stdout is not None
+        self.other.stdout.readline()
+
+
+class Lazy(KeepsAll):
+    """Learns only when it is not timed: every third one is watched."""
+
+    made: ClassVar[int] = 0
+
+    def __init__(self, K: int, D: int) -> None:
+        super().__init__(K, D)
+        type(self).made += 1
+        self.limit = 10**9 if self.made % 3 == 0 else K
+
+    def fit_next(self, x: Floats) -> None:
+        if len(self.rows) < self.limit:
+            super().fit_next(x)
+
+
+class HolesKill(KeepsAll):
+    """Says that it takes missing values, and is killed by them."""
+
+    handles_missing = True
+
+    def fit_next(self, x: Floats) -> None:
+        if np.isnan(x).any():
+            os._exit(4)
+        super().fit_next(x)
+
+
+class Exits(Mine):
+    """Thinks that it is a program."""
+
+    def fit_next(self, x: Floats) -> None:
+        raise SystemExit(0)
+
+
+class IPCA(Mine):
+    """Has the name of another."""

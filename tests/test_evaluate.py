@@ -116,8 +116,10 @@ def test_dictionaries_in_and_a_basis_out() -> None:
 def test_spiked_data_from_one_line() -> None:
     assert parse_spiked("spiked:D=64,K=4,rho=0.1,N=500") == SpikedData(64, 4, 0.1, 500)
     assert parse_spiked("spiked") == SpikedData(1024, 16, 0.01, 6000)
-    with pytest.raises(ValueError, match="'x' in 'spiked:D=x' is not a number"):
+    with pytest.raises(ValueError, match="'x' in 'spiked:D=x' is not a whole number"):
         parse_spiked("spiked:D=x")
+    with pytest.raises(ValueError, match="gives D twice"):
+        parse_spiked("spiked:D=20,K=2,D=30")
 
 
 def test_spiked_data_knows_the_truth() -> None:
@@ -412,7 +414,7 @@ def test_what_cannot_be_ranked_is_said(tmp_path: Path) -> None:
     found, remarks = collect([tmp_path / "mixed.csv", tmp_path / "mixed.csv"])
     assert {row.label for row in found} == {"m [m:m]", "m [other:m]"}, "one label, two algorithms"
     assert any("2 different machines" in remark for remark in remarks)
-    assert any("2 records were in several files" in remark for remark in remarks)
+    assert any("2 trials were measured more than once" in remark for remark in remarks)
 
 
 # Data sets of one's own, and the commands

@@ -416,7 +416,7 @@ def test_the_figures_are_the_papers() -> None:
 
 @pytest.mark.parametrize("name", list(figures.FIGURES))
 def test_quick_is_less_of_the_same(name: str) -> None:
-    quick, full = figures.FIGURES[name](True, 0), figures.FIGURES[name](False, 0)
+    quick, full = figures.FIGURES[name](True, 0, None), figures.FIGURES[name](False, 0, None)
     assert 0 < sum(record.cost for record in quick) < sum(record.cost for record in full)
     keys = [record.key for record in full]
     assert len(set(keys)) == len(keys)

@@ -183,7 +183,7 @@ class Checker(HTMLParser):
 
 def test_reproduce_writes_a_report_that_needs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        reproduction, "FIGURES", {name: lambda quick, seed, name=name: tiny(quick, seed)[name] for name in ("fig1", "fig2")}
+        reproduction, "FIGURES", {name: lambda quick, seed, trials, name=name: tiny(quick, seed)[name] for name in ("fig1", "fig2")}
     )
     first = reproduce(["fig2"], tmp_path, scope=Scope(quick=True))
     assert set(first.pictures) == {"fig2"}
@@ -209,7 +209,7 @@ def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("ONLINE_PSP_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(reproduction, "load", lambda source, home: load(source, home, download=False))
-    some = {"fig2": lambda quick, seed: tiny(quick, seed)["fig2"], "fig4": figures.fig4}
+    some = {"fig2": lambda quick, seed, trials: tiny(quick, seed)["fig2"], "fig4": figures.fig4}
     monkeypatch.setattr(reproduction, "FIGURES", some)
     result = reproduce(["fig2", "fig4"], tmp_path, scope=Scope(quick=True))
     assert set(result.pictures) == {"fig2"}

@@ -7,7 +7,15 @@ import pytest
 from scipy.linalg import subspace_angles
 
 from online_psp.engine.types import Floats
-from online_psp.metrics import batch_components, explained_variance_fraction, principal_angles, standardize, subspace_error
+from online_psp.metrics import (
+    batch_components,
+    explained_variance_fraction,
+    orthonormal_error,
+    principal_angles,
+    spanned,
+    standardize,
+    subspace_error,
+)
 from tests.oracle import spiked
 
 RNG = np.random.default_rng(0)
@@ -33,6 +41,20 @@ def test_subspace_error_is_right_when_small(size: float) -> None:
     step -= U @ (U.T @ step)
     step *= size / np.linalg.norm(step)
     assert subspace_error(U + step, U) == pytest.approx(np.sqrt(2 / 4) * size, rel=1e-3)
+
+
+def test_the_lengths_of_columns_do_not_matter() -> None:
+    assert subspace_error(U * np.array([1.0, 1e-30, 1e30, 1e-100]), U) < 1e-13
+
+
+def test_a_span_of_another_dimension_has_a_distance_too() -> None:
+    """A basis with columns that say nothing is measured by what it spans, and not by what rounding makes of the rest."""
+    broken = np.column_stack([U[:, 0], U[:, 0], np.zeros(30), 3 * U[:, 1]])
+    Q = spanned(broken)
+    assert Q.shape == (30, 2)
+    expected = np.linalg.norm(U[:, :2] @ U[:, :2].T - V @ V.T) / np.linalg.norm(V @ V.T)
+    assert orthonormal_error(Q, V) == pytest.approx(expected, rel=1e-12)
+    assert orthonormal_error(spanned(np.zeros((30, 4))), V) == pytest.approx(1.0), "nothing is found: the whole of V is missed"
 
 
 def test_orthogonal_subspaces_are_at_root_two() -> None:
@@ -71,7 +93,16 @@ def test_standardize_gives_mean_zero_and_mean_norm_one() -> None:
 
 @pytest.mark.parametrize(
     ("one", "two", "message"),
-    [(U.T, V, "as columns"), (U, V[:20], "same space"), (U, V[:, :3], "same dimension"), (U * np.nan, V, "finite")],
+    [
+        (U.T, V, "as columns"),
+        (U, V[:20], "same space"),
+        (U, V[:, :3], "same dimension"),
+        (U * np.nan, V, "finite"),
+        (np.zeros((30, 4)), V, "columns of U span only 0 dimensions"),
+        (np.repeat(U[:, :1], 4, axis=1), V, "columns of U span only 1 dimensions"),
+        (U, V[:, [0, 1, 1, 2]], "columns of V span only 3 dimensions"),
+        (U * 1j, V, "real numbers; got complex128"),
+    ],
 )
 def test_bases_that_do_not_fit(one: Floats, two: Floats, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -12,13 +12,41 @@ from online_psp.engine.types import Array, Floats
 
 
 def orthonormal(U: ArrayLike, name: str = "U") -> Floats:
-    """An orthonormal basis, (D, K), of the span of the columns of U."""
-    basis = np.asarray(U, dtype=np.float64)
+    """An orthonormal basis, (D, K), of the span of the columns of U, which must be independent."""
+    Q, rank = _factored(U, name)
+    if rank < Q.shape[1]:
+        raise ValueError(f"The {Q.shape[1]} columns of {name} span only {rank} dimensions: they are no basis.")
+    return Q
+
+
+def spanned(U: ArrayLike, name: str = "U") -> Floats:
+    """An orthonormal basis, (D, r), of the span of the columns of U, whatever its dimension r."""
+    Q, rank = _factored(U, name)
+    if rank == Q.shape[1]:
+        return Q
+    columns = _columns(U, name)
+    sizes = np.linalg.norm(columns, axis=0)
+    return np.asarray(np.linalg.svd(columns / np.where(sizes > 0, sizes, 1.0), full_matrices=False)[0][:, :rank])
+
+
+def _factored(U: ArrayLike, name: str = "U") -> tuple[Floats, int]:
+    """The orthonormal factor of U, (D, K), and how many of its columns are independent up to rounding, whatever their lengths."""
+    columns = _columns(U, name)
+    Q, R = np.linalg.qr(columns)
+    sizes = np.linalg.norm(R, axis=0)
+    values = svdvals(R / np.where(sizes > 0, sizes, 1.0)) if R.size else np.zeros(0)
+    return Q, int(np.sum(values > len(columns) * np.finfo(np.float64).eps))
+
+
+def _columns(U: ArrayLike, name: str) -> Floats:
+    basis = np.asarray(U)
+    if basis.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be real numbers; got {basis.dtype}.")
     if basis.ndim != 2 or basis.shape[0] < basis.shape[1]:
         raise ValueError(f"{name} must be a basis as columns, shape (D, K) with K ≤ D; got shape {basis.shape}.")
     if not np.isfinite(basis).all():
         raise ValueError(f"{name} must be finite.")
-    return np.linalg.qr(basis)[0]
+    return basis.astype(np.float64, copy=False)
 
 
 def _orthonormal_pair(U: ArrayLike, V: ArrayLike) -> tuple[Floats, Floats]:
@@ -53,8 +81,12 @@ def subspace_error(U: ArrayLike, V: ArrayLike) -> float:
 
 
 def orthonormal_error(U: Floats, V: Floats) -> float:
-    """`subspace_error` of bases that are known to be orthonormal and of one shape; nothing is checked."""
-    return float(np.sqrt(2.0 / U.shape[1]) * np.linalg.norm(U - V @ (V.T @ U)))
+    """``‖P_U − P_V‖_F / ‖P_V‖_F`` of bases, (D, r) and (D, K), that are known to be orthonormal; nothing is checked."""
+    outside = float(np.linalg.norm(U - V @ (V.T @ U)))
+    if U.shape == V.shape:
+        return float(np.sqrt(2.0 / U.shape[1])) * outside
+    missed = float(np.linalg.norm(V - U @ (U.T @ V)))
+    return float(np.hypot(outside, missed) / np.sqrt(V.shape[1]))
 
 
 def principal_angles(U: ArrayLike, V: ArrayLike) -> Floats:

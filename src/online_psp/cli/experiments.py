@@ -90,7 +90,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four figures in minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Output folder for results, plots and the report.")] = Path("psp-results"),
     seed: Annotated[int, typer.Option(help="Random seed of the first trial; later trials count up from it.")] = 0,
-    trials: Annotated[int | None, typer.Option(min=1, help="Maximum number of trials; a later run can add more.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials of figures 2 and 3, 10 by default (2 with --quick); a later run can add more.")
+    ] = None,
     algorithm: Annotated[
         list[str] | None,
         typer.Option("--algorithm", "-a", help="module:Class to add as a curve to figures 2 and 3; repeatable."),
@@ -118,7 +120,7 @@ def reproduce(
     for verdict in result.verdicts:
         console.print(f"[bold]{verdict.outcome:>14}[/bold]  {verdict.statement}", highlight=False)
         console.print(f"{'':14}  [dim]{verdict.evidence}[/dim]", highlight=False)
-    console.print(f"report: {result.report}")
+    console.print(f"report: {result.report}", markup=False)
     for name, reason in result.left_out.items():
         say(f"{name} was left out. {reason}")
     if result.left_out:
@@ -165,7 +167,7 @@ def evaluate(
     from rich.console import Console
 
     from online_psp.engine.extras import need_matplotlib
-    from online_psp.experiments.evaluation import Plan, parse_curve
+    from online_psp.experiments.evaluation import Plan, labelled
     from online_psp.experiments.evaluation import evaluate as run_evaluation
     from online_psp.experiments.tables import comparison
 
@@ -173,7 +175,7 @@ def evaluate(
     _find_modules_here(algorithm or [])
     wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
     with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
-        chosen: dict[str, str] = {parse_curve(text).label: text for text in algorithm or []}
+        chosen = labelled(algorithm or [])
         tracks = tuple(dict.fromkeys(str(name) for name in wanted))
         plan = Plan(trials, epochs, seed, tracks, builtin, family, batch, timeout=timeout, jobs=jobs, resume=resume)
         result = run_evaluation(
@@ -190,7 +192,7 @@ def evaluate(
     console = Console()
     for table in comparison(result.rows):
         console.print(table.to_rich())
-    console.print(f"report: {out / 'report.html'}")
+    console.print(f"report: {out / 'report.html'}", markup=False)
 
 
 def leaderboard(
@@ -211,8 +213,8 @@ def leaderboard(
     console = Console()
     console.print(overall(boards(found[0])).to_rich())
     for remark in found[1]:
-        console.print(remark, highlight=False)
-    console.print(f"page: {page}")
+        console.print(remark, highlight=False, markup=False)
+    console.print(f"page: {page}", markup=False)
 
 
 datasets = typer.Typer(help="List the registered data sets, or add your own.", invoke_without_command=True)

@@ -31,10 +31,12 @@ from online_psp.experiments.figures import FIVE, ONLINE_PCA
 from online_psp.experiments.isolation import Isolation
 from online_psp.experiments.learners import check_curve
 from online_psp.experiments.measure import SCORE, Workbench
-from online_psp.experiments.records import Curve, Experiment, RealData, SpikedData, Track, moments, parse_spiked
+from online_psp.experiments.records import Curve, Experiment, RealData, SpikedData, Track, moments, parse_spiked, told_apart
 from online_psp.experiments.report import Section, write_report
+from online_psp.experiments.resources import installed_bytes
 from online_psp.experiments.rows import Row, distinct, read_rows, select, write_rows
 from online_psp.experiments.runner import run
+from online_psp.experiments.statistics import INTERVALS
 from online_psp.experiments.tracks import TRACKS
 
 _MOMENTS = 30
@@ -83,6 +85,13 @@ class Plan:
     jobs: int = 1
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"The seed must be at least 0; got {self.seed}.")
+        for name in ("trials", "epochs", "jobs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -128,11 +137,12 @@ _TEXT = (
     "Rows are standardised (mean subtracted, divided by the mean norm). Err_batch is the distance of the subspace found to that of "
     "batch PCA, Err_pop to that of the generator, from 0 (equal) to 1.41 (orthogonal). Lines are medians over the orders of the samples, "
     "bands the range between the quartiles. Times are of one thread, of a pass in which the components are asked for once, at the end. "
-    "Memory is the peak resident size of the algorithm's own process, and what of it came after the first row."
+    "Memory is the peak resident size of the algorithm's own process, and what of it came after the first row; the table's title has the "
+    "size of all rows to compare with. " + INTERVALS
 )
 _TRACK_TEXT = (
     "The error is the distance to the subspace that is right at the moment, from 0 (equal) to 1.41 (orthogonal). The ranking is by the "
-    "last error, where the truth drifts by the mean over time. Times and memory as for the plain stream."
+    "last error, where the truth drifts by the mean over time. Times and memory as for the plain stream. " + INTERVALS
 )
 
 
@@ -169,6 +179,12 @@ def _curves(algorithms: Algorithms, batch: int | None) -> tuple[list[Curve], dic
         if name is None:
             builders[f"given:{label}"] = given
     return curves, builders
+
+
+def labelled(texts: Sequence[str]) -> dict[str, str]:
+    """Algorithms as the command line names them, by labels that no two of them share, nor any with a built-in one."""
+    curves = told_apart([parse_curve(text) for text in texts], _known(Plan(family=True)))
+    return {curve.label: curve.text for curve in curves}
 
 
 def _known(plan: Plan) -> list[Curve]:
@@ -213,6 +229,15 @@ def _source(
     _check_range(found.X)
     fingerprint = hashlib.sha256(np.ascontiguousarray(found.X).tobytes()).hexdigest()[:12]
     return RealData(name, found.N, found.D, key=key, fingerprint=fingerprint), sources
+
+
+def _check_memory(data: RealData | SpikedData) -> None:
+    """Say that rows, twice, and their Gram matrix do not fit into the memory of the machine, before it is taken."""
+    needed, there = 8.0 * (2.0 * data.used * data.D + min(data.used, data.D) ** 2), installed_bytes()
+    if needed > there:
+        raise ValueError(
+            f"{data.used:,} × {data.D:,} rows need about {needed / 1e9:,.0f} GB of memory, and this machine has {there / 1e9:.0f} GB."
+        )
 
 
 def _check_range(X: NDArray[Any]) -> None:
@@ -312,11 +337,13 @@ def evaluate(
         raise ValueError("Say how many directions are sought: K is known for spiked data only.")
     if not 1 <= K <= min(source.used, source.D):
         raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
-    given, builders = _curves(algorithms or {}, plan.batch)
-    for curve in given:  # so that what is missing is said before anything runs
-        check_curve(curve, K, source.D, builders, construct=not plan.isolate or curve.algorithm in builders)
+    _check_memory(source)
     known = _known(plan)
-    curves = [*given, *(curve for curve in known if curve.label not in {mine.label for mine in given})]
+    mine, builders = _curves(algorithms or {}, plan.batch)
+    given = told_apart(mine, known)
+    for curve in given:  # so that what is missing is said before anything runs
+        check_curve(curve, K, source.D, builders, construct=not (plan.isolate and curve.foreign) or curve.algorithm in builders)
+    curves = [*given, *(curve for curve in known if curve.label not in {other.label for other in given})]
     if not curves:
         raise ValueError("There is nothing to evaluate: name an algorithm, or leave the built-in ones in.")
     records = _records(source, K, curves, plan)

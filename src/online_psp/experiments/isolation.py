@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,11 @@ from online_psp.experiments.worker import MIB, Job, StoredRows, Task
 PEAK, GROWTH = "peak_mib", "growth_mib"
 """The peak resident memory of an algorithm's process, and how much of it came after the first row."""
 
+_SEVERAL = 1.3
+"""More processors than this are more than one."""
+
 _POLL_SECONDS = 0.05
+_LOG_BYTES = 4096
 _START_SECONDS = 300.0
 
 
@@ -55,24 +61,31 @@ class Isolation:
 
 def run_isolated(records: Sequence[Experiment], bench: Workbench, how: Isolation) -> Iterator[tuple[Experiment, Outcome]]:
     """Run records, those of one curve in one process; what each gave, as the processes end."""
+    _check_room(records, how.folder)
     stored = {record.key: _store(record, bench, how.folder) for record in records}
     by_curve: dict[Any, list[Experiment]] = {}
     for record in records:
         by_curve.setdefault(record.curve, []).append(record)
-    running: list[_Process] = []
+    running = [_Runs(group, stored, how, how.folder / f"curve{number}") for number, group in enumerate(by_curve.values())]
     with ThreadPoolExecutor(how.jobs) as pool:
         try:
-            waiting = []
-            for number, group in enumerate(by_curve.values()):
-                process = _Process(group, stored, how, how.folder / f"curve{number}")
-                running.append(process)
-                waiting.append((group, pool.submit(process.run)))
-            for group, done in waiting:
-                told = done.result()
-                yield from ((record, _outcome(record, told, bench)) for record in group if record.key in told.reached)
+            for done in [pool.submit(runs.run) for runs in running]:
+                for told in done.result():
+                    yield from ((record, _outcome(record, told, bench)) for record in told.reached)
         finally:
-            for process in running:
-                process.end()
+            for runs in running:
+                runs.end()
+
+
+def _check_room(records: Sequence[Experiment], folder: Path) -> None:
+    """Say now that the rows do not fit where they are to be written, and not when the disk is full."""
+    sizes = {(record.data, record.track, record.seed): 8.0 * record.data.used * record.data.D for record in records}
+    needed, free = sum(sizes.values()), shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"The rows of {len(sizes)} streams take up to {needed / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} GB left: run "
+            "fewer trials or tracks at a time, or name another place by the environment variable TMPDIR."
+        )
 
 
 def _store(record: Experiment, bench: Workbench, folder: Path) -> StoredRows:
@@ -99,14 +112,41 @@ class _Told:
         Where its bases are.
     failed : dict
         From the key of a record to why it has none.
-    reached : set of str
+    reached : list of Experiment
         Records with something to tell; those after the one that killed the process are not among them.
+    left : list of Experiment
+        Those on other tracks than the one that killed it, which another process can run.
     """
 
     events: list[dict[str, Any]]
     folder: Path
     failed: dict[str, str]
-    reached: set[str]
+    reached: list[Experiment]
+    left: list[Experiment]
+
+
+class _Runs:
+    """The records of one curve: in one process, and where something kills it, in another one for the further tracks."""
+
+    def __init__(self, records: Sequence[Experiment], stored: dict[str, StoredRows], how: Isolation, folder: Path) -> None:
+        self._records, self._stored, self._how, self._folder = list(records), stored, how, folder
+        self._process: _Process | None = None
+        self._ended = False
+
+    def run(self) -> list[_Told]:
+        """What each process told."""
+        told, left, folder = list[_Told](), self._records, self._folder
+        while left and not self._ended:
+            self._process = _Process(left, self._stored, self._how, folder)
+            told.append(self._process.run())
+            left, folder = told[-1].left, self._folder.with_name(f"{self._folder.name}_{len(told)}")
+        return told
+
+    def end(self) -> None:
+        """End what runs, and begin nothing more."""
+        self._ended = True
+        if self._process is not None:
+            self._process.end()
 
 
 class _Process:
@@ -130,7 +170,7 @@ class _Process:
         places = [place for place in sys.path if place and os.path.realpath(place) != os.path.realpath(os.curdir)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         if self._ended:
-            return _Told([], self._folder, {}, set())
+            return _Told([], self._folder, {}, [], [])
         with (self._folder / "log.txt").open("wb") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "online_psp.experiments.worker", str(job)],
@@ -141,6 +181,7 @@ class _Process:
                 start_new_session=True,
             )
             stopped = self._wait(self._child)
+            self._sweep(self._child)
         return self._read(self._child.returncode, stopped)
 
     def end(self) -> None:
@@ -155,8 +196,15 @@ class _Process:
             child.kill()
         child.wait()
 
-    def _wait(self, child: subprocess.Popen[bytes]) -> bool:
-        """Wait for the end; True where the time ran out. Passes are counted by what the process tells, and each has the whole time."""
+    @staticmethod
+    def _sweep(child: subprocess.Popen[bytes]) -> None:
+        """End what a process has started and left behind."""
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> float:
+        """Wait for the end; the seconds that ran out, or 0. Passes are counted by what the process tells, and each has the whole time."""
         events, heard, since = self._folder / "events.jsonl", -1, time.monotonic()
         while child.poll() is None:
             time.sleep(_POLL_SECONDS)
@@ -166,8 +214,8 @@ class _Process:
             allowed = _START_SECONDS if heard == 0 else self._how.timeout
             if allowed is not None and time.monotonic() - since > allowed:
                 self.end()
-                return True
-        return False
+                return allowed
+        return 0.0
 
     @staticmethod
     def _passes(events: Path) -> int:
@@ -176,7 +224,7 @@ class _Process:
             return 0
         return sum('"basis"' not in line for line in events.read_text(encoding="utf-8").splitlines())
 
-    def _read(self, code: int, stopped: bool) -> _Told:
+    def _read(self, code: int, stopped: float) -> _Told:
         path = self._folder / "events.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("}")]
@@ -184,15 +232,18 @@ class _Process:
         failed = {event["key"]: str(event["reason"]) for event in events if event["event"] == "failed"}
         left = [record for record in self._records if record.key not in done and record.key not in failed]
         if left:
-            further = f"; {len(left) - 1} further runs of it were left out" if len(left) > 1 else ""
-            failed[left[0].key] = self._why(code, stopped) + further
-        return _Told(events, self._folder, failed, done | set(failed))
+            alike = sum(record.track == left[0].track for record in left) - 1
+            failed[left[0].key] = self._why(code, stopped) + (f"; {alike} further runs of it were left out" if alike else "")
+        reached = [record for record in self._records if record.key in done or record.key in failed]
+        return _Told(events, self._folder, failed, reached, [record for record in left if record.track != left[0].track])
 
-    def _why(self, code: int, stopped: bool) -> str:
+    def _why(self, code: int, stopped: float) -> str:
         if stopped:
-            return f"stopped: a pass took more than {self._how.timeout or _START_SECONDS:g} s"
+            return f"stopped: a pass took more than {stopped:g} s"
         name = signal.Signals(-code).name if code < 0 and -code in {s.value for s in signal.Signals} else f"exit code {code}"
-        log = (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        with (self._folder / "log.txt").open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LOG_BYTES))
+            log = stream.read().decode("utf-8", errors="replace").strip().splitlines()
         last = f": {log[-1][:200]}" if log else ""
         return f"its process ended with {name}{last}"
 
@@ -202,19 +253,28 @@ def _outcome(record: Experiment, told: _Told, bench: Workbench) -> Outcome:
     if record.key in told.failed:
         return failure(record, told.failed[record.key])
     timed = next(event for event in told.events if event["event"] == "timed" and event["key"] == record.key)
-    note = FILLED if timed["filled"] else ""
+    note = "; ".join(filter(None, _remarks(timed)))
 
-    def bases() -> Iterator[tuple[int, Array]]:
-        for t in record.checkpoints:
-            file = told.folder / f"{record.key}_{t}.npy"
-            yield t, np.load(file)
-            file.unlink()
+    def basis(moment: int | str) -> Array:
+        file = told.folder / f"{record.key}_{moment}.npy"
+        found: Array = np.load(file)
+        file.unlink()
+        return found
 
     try:
-        rows: list[Row] = list(bench.score(record, bases(), note))
+        rows: list[Row] = list(bench.score(record, ((t, basis(t)) for t in record.checkpoints), note, lambda: basis("timed")))
     except ValueError as error:
         return failure(record, f"ValueError: {error}")
     end = record.checkpoints[-1]
     if timed["peak"]:
         rows += [measurement(record, end, PEAK, timed["peak"] / MIB, note), measurement(record, end, GROWTH, timed["growth"] / MIB, note)]
     return Outcome([*rows, measurement(record, end, DONE, float(timed["seconds"]), note)], {})
+
+
+def _remarks(timed: dict[str, Any]) -> list[str]:
+    """What else to know of a pass: what was done to its rows, and what it used beside one process on one processor."""
+    return [
+        FILLED if timed["filled"] else "",
+        f"used {timed['processors']:.1f} processors" if timed["processors"] > _SEVERAL else "",
+        "other processes that it started are in its memory" if timed["others"] else "",
+    ]

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from online_psp.engine.types import Floats
 from online_psp.experiments import plots
 from online_psp.experiments.measure import SCORE
+from online_psp.experiments.records import GENERATED
 from online_psp.experiments.report import Section, write_report
 from online_psp.experiments.rows import DONE, Row, distinct, read_rows, select
-from online_psp.experiments.statistics import Interval, bootstrap, resampled_medians
-from online_psp.experiments.tables import Table, memory, number, spent
+from online_psp.experiments.statistics import INTERVALS, Interval, bootstrap, resampled_medians
+from online_psp.experiments.tables import Table, between, memory, number, spent
 
 _PROVENANCE = ("version", "commit", "code", "date", "platform", "cpu", "blas", "threads", "ram_gib")
 _EQUAL = 1e-7  # of scores that differ by rounding alone: one algorithm under two names
@@ -34,6 +35,8 @@ class Place(NamedTuple):
     microseconds : float
         Per sample.
     memory : str
+    trials : int
+        How many ended well.
     note : str
         Why it failed, or what was done to the rows for its sake.
     """
@@ -43,6 +46,7 @@ class Place(NamedTuple):
     rank: Interval
     microseconds: float
     memory: str
+    trials: int
     note: str
 
 
@@ -61,28 +65,29 @@ class Board:
     ranks: dict[str, Floats]
 
 
+Where: TypeAlias = tuple[str, str, int, int, float, int, int]
+
+
 def collect(paths: Iterable[str | Path]) -> tuple[list[Row], list[str]]:
     """The rows of evaluations in several files, and remarks on what was done with them.
 
-    Of a record that is in several files the last file's rows are taken. Algorithms of one label that are not one algorithm are told apart.
+    A trial that was measured several times, by other code or on another machine, counts once: the last file's rows are taken. Algorithms of
+    one label that are not one algorithm are told apart.
     """
-    by_key: dict[str, list[Row]] = {}
-    twice = 0
+    trials: dict[tuple[object, ...], list[Row]] = {}
+    twice, interrupted = 0, 0
     for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist.")
-        found: dict[str, list[Row]] = {}
-        for row in read_rows(path):
-            found.setdefault(row.key, []).append(row)
-        scored = {
-            key: rows for key, rows in found.items() if any(row.metric in (SCORE, "failed") for row in rows) and rows[-1].metric == DONE
-        }
-        if not scored:
-            raise ValueError(f"{path} has no rows of an evaluation: make some with psp evaluate.")
-        twice += len(by_key.keys() & scored.keys())
-        by_key |= scored
-    rows = _told_apart([row for rows in by_key.values() for row in rows])
-    remarks = [f"{twice} records were in several files; the last file's rows were taken."] if twice else []
+        found, cut = _scored(path)
+        interrupted += cut
+        for rows in found:
+            trial = (_place(rows), rows[0].label, rows[0].algorithm, rows[0].seed)
+            twice += trial in trials
+            trials[trial] = rows
+    rows = _told_apart([row for rows in trials.values() for row in rows])
+    remarks = [f"{twice} trials were measured more than once; the last file's rows were taken."] if twice else []
+    remarks += [f"{interrupted} trials were interrupted, and are left out."] if interrupted else []
     cpus = {row.origin.cpu for row in rows}
     if len(cpus) > 1:
         remarks.append(f"Times are of {len(cpus)} different machines, and to be compared within one: {'; '.join(sorted(cpus))}.")
@@ -92,6 +97,20 @@ def collect(paths: Iterable[str | Path]) -> tuple[list[Row], list[str]]:
     return rows, remarks
 
 
+def _scored(path: Path) -> tuple[list[list[Row]], int]:
+    """The rows of a file by record, of those that ended, well or not; and how many were interrupted."""
+    found: dict[str, list[Row]] = {}
+    for row in read_rows(path):
+        found.setdefault(row.key, []).append(row)
+        if row.metric == SCORE and not 0 <= row.value < math.inf:
+            raise ValueError(f"{path} has an error of {row.value} for {row.label}, which is none: it is damaged.")
+    ended = [rows for rows in found.values() if rows[-1].metric == DONE]
+    scored = [rows for rows in ended if any(row.metric in (SCORE, "failed") for row in rows)]
+    if not scored:
+        raise ValueError(f"{path} has no rows of an evaluation: make some with psp evaluate.")
+    return scored, len(found) - len(ended)
+
+
 def _told_apart(rows: Sequence[Row]) -> list[Row]:
     algorithms: dict[str, set[str]] = {}
     for row in rows:
@@ -99,15 +118,29 @@ def _told_apart(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, label=f"{row.label} [{row.algorithm}]") if len(algorithms[row.label]) > 1 else row for row in rows]
 
 
+def _place(rows: Sequence[Row]) -> Where:
+    """What the rows of a record are to be compared on: track, data (by content, wherever its file is), size, noise, K, passes."""
+    row = rows[0]
+    data = row.data if row.origin.checksum in ("", GENERATED) else row.origin.checksum
+    passes = max(1, -(-max(one.t for one in rows) // row.N))
+    return row.track, data, row.N, row.D, row.rho, row.K, passes
+
+
 def boards(rows: Sequence[Row]) -> list[Board]:
     """A board for every track on every data set."""
-    places = dict.fromkeys((row.track, row.data, row.origin.checksum, row.N, row.D, row.rho, row.K) for row in rows)
-    made = []
-    for track, data, checksum, N, D, rho, K in places:
-        mine = [row for row in select(rows, track=track, data=data, N=N, D=D, rho=rho, K=K) if row.origin.checksum == checksum]
-        noise = f", ρ = {rho:g}" if rho else ""
-        made.append(_board(f"{track or 'plain'}: {Path(data).name}, {N:,} × {D}{noise}, K = {K}", mine))
-    return made
+    records: dict[str, list[Row]] = {}
+    for row in rows:
+        records.setdefault(row.key, []).append(row)
+    places: dict[Where, list[Row]] = {}
+    for mine in records.values():
+        places.setdefault(_place(mine), []).extend(mine)
+    return [_board(_name(place, mine[0]), mine) for place, mine in places.items()]
+
+
+def _name(place: Where, row: Row) -> str:
+    track, _, N, D, rho, K, passes = place
+    noise, times = f", ρ = {rho:g}" if rho else "", f", {passes} passes" if passes > 1 else ""
+    return f"{track or 'plain'}: {Path(row.data).name}, {N:,} × {D}{noise}, K = {K}{times}"
 
 
 def _board(name: str, rows: Sequence[Row]) -> Board:
@@ -123,11 +156,11 @@ def _board(name: str, rows: Sequence[Row]) -> Board:
     }
     found = []
     for label in sorted(labels, key=lambda label: (label in failed, scores[label].value)):
-        low, high = np.quantile(ranks[label], (0.025, 0.975))
+        low, high = (math.nan, math.nan) if len(values[label]) == 1 else np.quantile(ranks[label], (0.025, 0.975))
         own = select(rows, label=label)
         note = "; ".join(dict.fromkeys(row.note for row in own if row.note))
         place = Interval(float(places[label][0]), float(low), float(high))
-        found.append(Place(label, scores[label], place, 1e6 * spent(own, label), memory(own, label), note))
+        found.append(Place(label, scores[label], place, 1e6 * spent(own, label), memory(own, label), len(values[label]), note))
     return Board(name, found, ranks)
 
 
@@ -160,8 +193,11 @@ def overall(found: Sequence[Board]) -> Table:
         mean = float(np.mean([place.rank.value for board in mine for place in board.places if place.label == label]))
         draws = max(len(board.ranks[label]) for board in mine)
         low, high = np.quantile(np.mean([np.resize(board.ranks[label], draws) for board in mine], axis=0), (0.025, 0.975))
+        alone = all(place.trials < 2 for board in mine for place in board.places if place.label == label)
         failures = sum(math.isnan(place.score.value) for board in mine for place in board.places if place.label == label)
-        lines.append((mean, (label, f"{mean:.2f}", f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}", str(failures))))
+        lines.append(
+            (mean, (label, f"{mean:.2f}", "–" if alone else f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}", str(failures)))
+        )
     header = ("algorithm", "mean place", "95 % bootstrap", "boards", "failed on")
     return Table("Mean place over the boards", header, tuple(line for _, line in sorted(lines)))
 
@@ -173,15 +209,26 @@ def table(board: Board) -> Table:
             f"{place.rank.value:g}",
             place.label,
             number(place.score.value),
-            f"{number(place.score.low)} – {number(place.score.high)}",
-            f"{place.rank.low:g} – {place.rank.high:g}",
+            between(place.score.low, place.score.high),
+            str(place.trials),
+            "–" if math.isnan(place.rank.low) else f"{place.rank.low:g} – {place.rank.high:g}",
             "–" if math.isnan(place.microseconds) else f"{place.microseconds:,.1f}",
             place.memory,
             place.note,
         )
         for place in board.places
     )
-    header = ("place", "algorithm", "error", "95 % bootstrap", "places", "µs per sample", "peak MiB (after the first row)", "note")
+    header = (
+        "place",
+        "algorithm",
+        "error",
+        "95 % bootstrap",
+        "trials",
+        "places",
+        "µs per sample",
+        "peak MiB (after the first row)",
+        "note",
+    )
     return Table(board.name, header, lines)
 
 
@@ -191,9 +238,9 @@ def _origins(rows: Sequence[Row]) -> Table:
 
 
 _TEXT = (
-    "Places are by the median error over the trials: the last one, and on drifting tracks the mean over time. Intervals are of 2,000 "
-    "resamplings of the trials. A failed algorithm has the last place. Memory is the peak resident size of the algorithm's own process; "
-    "one that keeps all rows shows there."
+    "Places are by the median error over the trials: the last one, and on drifting tracks the mean over time. An algorithm that failed in "
+    "any of them has the last place. Memory is the peak resident size of the algorithm's own process; one that keeps all rows shows "
+    "there. " + INTERVALS
 )
 
 
@@ -210,6 +257,8 @@ def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: st
         What to type to get it again.
     """
     page = Path(page)
+    if not page.parent.is_dir():
+        raise FileNotFoundError(f"The folder {page.parent} does not exist.")
     rows, remarks = collect(paths)
     found = boards(rows)
     picture = plots.save(plots.leaderboard(found), page.with_suffix(".svg"))

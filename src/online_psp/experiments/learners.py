@@ -138,16 +138,18 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
         known: Callable[..., Any] = ALGORITHMS[algorithm]
         return known
     module_name, colon, attribute = algorithm.partition(":")
-    if not colon:
+    if not (module_name and colon and attribute):
         raise ValueError(f"There is no algorithm {algorithm!r}: say one of {', '.join(ALGORITHMS)}, or module:Class for your own.")
     try:
         target: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            target = getattr(target, part)
     except ImportError as error:
         raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {error}.") from error
-    except AttributeError as error:
-        raise ValueError(f"The module {module_name!r} has no {attribute!r}.") from error
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {type(error).__name__}: {error}.") from error
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            raise ValueError(f"The module {module_name!r} has no {attribute!r}.")
+        target = getattr(target, part)
     if not callable(target):
         raise ValueError(f"{algorithm!r} is not a class or a function that makes a model.")
     made: Callable[..., Any] = target
@@ -225,6 +227,8 @@ def check_basis(basis: Array, curve: Curve, K: int, D: int) -> Array:
     """The basis that a learner gave, or an error that says what is wrong with it."""
     if basis.shape != (D, K):
         raise ValueError(f"{curve.label} gave a basis of shape {basis.shape}; it must be (D, K) = ({D}, {K}).")
+    if basis.dtype.kind not in "fiub":
+        raise ValueError(f"{curve.label} gave a basis of {basis.dtype}; it must be real numbers.")
     if not np.isfinite(basis).all():
         raise ValueError(f"{curve.label} gave a basis that is not finite.")
     return basis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,21 @@ class Stopwatch:
         self.seconds += time.perf_counter() - self._began
 
 
-def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> float:
+class Timed(NamedTuple):
+    """A pass against the clock.
+
+    Attributes
+    ----------
+    seconds : float
+    basis : (D, K)
+        What it ended with; the pass that is watched must end there too.
+    """
+
+    seconds: float
+    basis: Array
+
+
+def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> Timed:
     """Feed everything and ask for the basis once, at the end: work that an algorithm puts off is counted, and being watched is not."""
     watch, learner = Stopwatch(), make()
     for chunk in rows(0, total):
@@ -38,8 +52,8 @@ def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> float:
             learner.feed(chunk)
     with watch:
         learner.finish()
-        learner.basis()
-    return watch.seconds
+        basis = learner.basis()
+    return Timed(watch.seconds, basis)
 
 
 def watched_pass(

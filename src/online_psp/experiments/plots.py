@@ -81,6 +81,11 @@ def colours_of(labels: Iterable[str]) -> dict[str, str]:
     return {label: COLOURS[label] if label in COLOURS else next(more) for label in labels}
 
 
+def plain(text: str) -> str:
+    """Somebody's name as it is written: dollars begin no formula, and an underscore in front does not hide it from the legend."""
+    return f"{' ' if text.startswith('_') else ''}{text}".replace("$", r"\$")
+
+
 def _log_ticks(axes: Axes, values: Sequence[int]) -> None:
     axes.set_xticks(values, [str(value) for value in values])
     axes.minorticks_off()
@@ -139,7 +144,7 @@ def _curve(axes: Axes, x: Sequence[float], series: Sequence[Sequence[float]], la
     middle = [median(values) for values in series]
     low, high = ([float(np.quantile(values, q)) for values in series] for q in (0.25, 0.75))
     over = label.endswith("PCA") and label != "OnlinePCA"  # dashed and on top, so that a curve that falls on another is seen
-    axes.plot(x, middle, color=colour, label=label, marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2)
+    axes.plot(x, middle, color=colour, label=plain(label), marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
@@ -202,9 +207,9 @@ def _remark_exact(axes: Axes, label: str, colour: str, seen: Sequence[int], erro
     """Say that a line leaves the picture, beside the place where it does and on the side that has room."""
     last = max((i for i, error in enumerate(errors) if error >= EXACT), default=-1)  # not so at the very end
     if last >= 0 and seen[last] ** 2 >= seen[0] * seen[-1]:
-        _remark(axes, (seen[last], 0.12), f"{label}: exact ↓", colour, ha="right")
+        _remark(axes, (seen[last], 0.12), f"{plain(label)}: exact ↓", colour, ha="right")
     else:
-        _remark(axes, (seen[last + 1], 0.12), f"↓ {label}: exact", colour, ha="left")
+        _remark(axes, (seen[last + 1], 0.12), f"↓ {plain(label)}: exact", colour, ha="left")
 
 
 def _remark(axes: Axes, place: tuple[float, float], text: str, colour: str, ha: Literal["left", "right"]) -> None:
@@ -305,7 +310,7 @@ def evaluation(rows: Sequence[Row]) -> Figure:
         if track:
             axes.set_xscale("linear")
         first = rows[0]
-        axes.set_title(f"{Path(first.data).name}{', ' + track if track else ''}: {first.N} × {first.D}, K = {first.K}")
+        axes.set_title(f"{plain(Path(first.data).name)}{', ' + track if track else ''}: {first.N} × {first.D}, K = {first.K}")
         axes.set_xlabel("samples seen")
         axes.set_ylabel("error to the present subspace" if track else "Err_batch")
         figure.legend(loc="outside right upper")
@@ -327,17 +332,17 @@ def leaderboard(boards: Sequence[Board]) -> Figure:
             for place in board.places:
                 if not np.isnan(place.score.value):
                     low, high = place.score.value - place.score.low, place.score.high - place.score.value
-                    bars = [[max(low, 0.0)], [max(high, 0.0)]]
+                    bars = np.nan_to_num([[max(low, 0.0)], [max(high, 0.0)]])  # one trial has none
                     look: dict[str, Any] = {"color": colours[place.label], "marker": markers[place.label], "linestyle": ""}
                     axes.errorbar([place.microseconds], [max(place.score.value, 1e-16)], yerr=bars, elinewidth=1, **look)
             axes.set_xscale("log")
             axes.set_yscale("log")
             _plain_numbers(axes)
-            axes.set_title(board.name.replace(": ", ":\n", 1), fontsize=8)
+            axes.set_title(plain(board.name).replace(": ", ":\n", 1), fontsize=8)
             axes.set_xlabel("µs per sample")
             axes.set_ylabel("error")
         from matplotlib.lines import Line2D
 
-        handles = [Line2D([], [], linestyle="", color=colours[label], marker=markers[label], label=label) for label in labels]
+        handles = [Line2D([], [], linestyle="", color=colours[label], marker=markers[label], label=plain(label)) for label in labels]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
     return figure

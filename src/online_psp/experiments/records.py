@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from online_psp import __version__
 from online_psp.experiments.provenance import algorithm_digest, code_digest
+
+GENERATED = "generated"
+"""In place of a checksum, for data without a file: its sizes and seed say what it is."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class SpikedData:
     @property
     def fingerprint(self) -> str:
         """Generated data has no file: the seed says what it is."""
-        return "generated"
+        return GENERATED
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,16 @@ class Curve:
     def foreign(self) -> bool:
         """Not one of the built-in algorithms, so that it may fail without failing the run."""
         return ":" in self.algorithm
+
+
+def told_apart(given: Sequence[Curve], known: Sequence[Curve]) -> list[Curve]:
+    """The curves given, each once; those whose label is also that of another algorithm say in it which one they are."""
+    meant: dict[str, set[str]] = {}
+    for curve in (*known, *given):
+        meant.setdefault(curve.label, set()).add(curve.text)
+    return [
+        replace(curve, label=f"{curve.label} [{curve.text}]") if len(meant[curve.label]) > 1 else curve for curve in dict.fromkeys(given)
+    ]
 
 
 @dataclass(frozen=True)
@@ -251,14 +265,18 @@ Record: TypeAlias = Experiment | Timing
 def parse_spiked(text: str) -> SpikedData:
     """Spiked data from ``spiked:D=1024,K=16,rho=0.01,N=6000``; what is left out is as in this example."""
     values: dict[str, float] = {"D": 1024, "K": 16, "rho": 0.01, "N": 6000}
+    given = set[str]()
     for setting in filter(None, text.partition(":")[2].split(",")):
         name, equals, value = setting.strip().partition("=")
         if not equals or name not in values:
             raise ValueError(f"{setting!r} in {text!r} is not one of {', '.join(values)}: write spiked:D=1024,K=16,rho=0.01,N=6000.")
+        if name in given:
+            raise ValueError(f"{text!r} gives {name} twice.")
+        given.add(name)
         try:
             values[name] = float(value) if name == "rho" else int(value)
         except ValueError:
-            raise ValueError(f"{value!r} in {text!r} is not a number.") from None
+            raise ValueError(f"{value!r} in {text!r} is not a {'number' if name == 'rho' else 'whole number'}.") from None
     D, K, N, rho = int(values["D"]), int(values["K"]), int(values["N"]), values["rho"]
     if not (1 <= K <= min(D, N) and 0 <= rho < float("inf")):
         raise ValueError(f"{text!r} must have 1 ≤ K ≤ D, K ≤ N and rho ≥ 0.")

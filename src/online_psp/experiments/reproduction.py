@@ -19,8 +19,8 @@ from online_psp.datasets.registry import checksum
 from online_psp.experiments import plots, tables
 from online_psp.experiments.deviations import DEVIATIONS_TEXT, deviations_table
 from online_psp.experiments.figures import FIGURES, FIVE, golden
-from online_psp.experiments.learners import resolve
-from online_psp.experiments.records import Curve, Experiment, RealData, Record
+from online_psp.experiments.learners import check_curve
+from online_psp.experiments.records import Curve, Experiment, RealData, Record, told_apart
 from online_psp.experiments.report import Section, write_report
 from online_psp.experiments.rows import Row, finished, read_rows
 from online_psp.experiments.runner import arrays_path, run
@@ -136,7 +136,7 @@ class Scope:
     seed : int
         Of the first trial; the others follow.
     trials : int or None
-        Run no more than so many of the figure's own number; asking for more later goes on from there.
+        Trials of figures 2 and 3: 10, and 2 with `quick`, where None. Asking for more later goes on from there.
     algorithms : tuple of Curve
         Others' algorithms, as further curves of figures 2 and 3.
     recordings : str or Path or None
@@ -149,6 +149,10 @@ class Scope:
     algorithms: tuple[Curve, ...] = ()
     recordings: str | Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.seed < 0 or (self.trials is not None and self.trials < 1):
+            raise ValueError(f"The seed must be at least 0 and trials at least 1; got {self.seed} and {self.trials}.")
+
     @property
     def prefix(self) -> str:
         """What the files of a run begin with."""
@@ -159,12 +163,13 @@ def plan(scope: Scope, data_home: str | Path | None = None) -> dict[str, list[Re
     """The records of every figure: the paper's curves, and further ones wherever the first of these is drawn."""
     planned = {}
     for name, make in FIGURES.items():
-        records = [record for record in make(scope.quick, scope.seed) if scope.trials is None or record.seed < scope.seed + scope.trials]
+        records = make(scope.quick, scope.seed, scope.trials)
+        drawn = [record.curve for record in records if isinstance(record, Experiment)]
         more = [
             replace(record, curve=curve)
             for record in records
             if isinstance(record, Experiment) and record.curve == FIVE[0] and not record.jitter
-            for curve in scope.algorithms
+            for curve in told_apart(scope.algorithms, drawn)
         ]
         planned[name] = [_fingerprinted(record, data_home) for record in (*records, *more)]
     return planned
@@ -219,8 +224,10 @@ def reproduce(
         What to type to get this again, for the report.
     """
     out, scope = Path(out), scope or Scope()
-    for curve in scope.algorithms:
-        resolve(curve.algorithm)  # so that what cannot be imported is said before anything runs
+    for curve in scope.algorithms:  # so that what is missing is said before anything runs
+        check_curve(curve, 2, 4, None, construct=not curve.foreign)
+    if scope.recordings is not None:
+        golden(Path(scope.recordings))  # and that there are none
     out.mkdir(parents=True, exist_ok=True)
     planned = plan(scope, data_home)
     left_out = _without_data(names, planned, data_home)

@@ -77,13 +77,21 @@ def read_rows(path: str | Path) -> list[Row]:
     path = Path(path)
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as stream:
-        lines = list(csv.reader(stream))
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            lines = list(csv.reader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a file of rows ({error}).") from error
     if not lines:
         return []
     if tuple(lines[0]) != COLUMNS:
         raise ValueError(f"{path} does not have the columns of this version's rows: move it away or choose another folder.")
-    parsed = (_parse(cells) for cells in lines[1:])
+    parsed = [_parse(cells) for cells in lines[1:]]
+    damaged = next((number for number, row in enumerate(parsed[:-1], start=2) if row is None), None)
+    if damaged is not None:  # the last line may be cut off: that is what an interruption leaves
+        raise ValueError(
+            f"{path} is damaged in record {damaged}: {','.join(lines[damaged - 1])[:80]!r} is not a row of {len(COLUMNS)} columns."
+        )
     return [row for row in parsed if row is not None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from online_psp.experiments.isolation import Isolation, run_isolated
 from online_psp.experiments.measure import Outcome, Workbench
 from online_psp.experiments.provenance import code_digest, provenance
-from online_psp.experiments.records import Experiment, Record, Timing
+from online_psp.experiments.records import GENERATED, Experiment, Record, Timing
 from online_psp.experiments.rows import Row, append_rows, finished, read_rows, write_rows
 from online_psp.experiments.timing import time_record
 
@@ -104,7 +104,7 @@ def run(
 
 def stamped(record: Record, rows: Sequence[Row]) -> list[Row]:
     """Rows with where they come from."""
-    origin = provenance("generated" if isinstance(record, Timing) else record.data.fingerprint)
+    origin = provenance(GENERATED if isinstance(record, Timing) else record.data.fingerprint)
     return [replace(row, origin=origin) for row in rows]
 
 
@@ -166,13 +166,22 @@ def _elsewhere(groups: Sequence[Group], jobs: int, data_home: str | Path | None)
             ready, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ready:
                 group = running.pop(future)
-                yield list(running.values()), list(zip(group, future.result(), strict=True))
+                yield list(running.values()), list(zip(group, _result(future, group), strict=True))
         pool.shutdown()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - others:
             child.terminate()
         raise
+
+
+def _result(future: Future[list[Outcome]], group: Group) -> list[Outcome]:
+    try:
+        return future.result()
+    except BrokenExecutor as error:
+        raise RuntimeError(
+            f"A process ended in the middle of {group[0].title} or of what ran beside it. What was done is saved."
+        ) from error
 
 
 class _Display:
@@ -187,7 +196,7 @@ class _Display:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
         )
         self._done, left = len(records) - len(missing), sum(record.cost for record in missing)
         self._task = self._bar.add_task("starting", total=left, done=self._done, of=len(records))

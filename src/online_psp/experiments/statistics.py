@@ -15,6 +15,12 @@ LEVEL = 0.05
 
 _RESAMPLES = 2000
 
+INTERVALS = (
+    "Intervals are 95 % bootstrap intervals of the median over the trials; of fewer than six trials, whose whole range covers the median "
+    "less often than that, they are no more than a hint, and one trial has none."
+)
+"""What reports say of them."""
+
 
 class SignTest(NamedTuple):
     """Paired trials of two curves.
@@ -57,7 +63,7 @@ def sign_test(one: Mapping[int, float], other: Mapping[int, float]) -> SignTest:
 
 
 class Interval(NamedTuple):
-    """A value with its 95 % bootstrap interval."""
+    """A value with its 95 % bootstrap interval, not a number where one trial gives none."""
 
     value: float
     low: float
@@ -75,5 +81,7 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> Interval:
     """The median of trials, and the range in which 95 % of the medians lie when trials are drawn again, with replacement."""
     if not len(values):
         return Interval(math.nan, math.nan, math.nan)
+    if len(values) == 1:
+        return Interval(float(values[0]), math.nan, math.nan)
     low, high = np.quantile(resampled_medians(values, seed), (0.025, 0.975))
     return Interval(float(np.median(np.asarray(values))), float(low), float(high))

@@ -45,12 +45,13 @@ class Table:
     def to_rich(self) -> RichTable:
         """For the terminal."""
         from rich.table import Table as Rich
+        from rich.text import Text
 
-        table = Rich(title=self.title)
+        table = Rich(title=Text(self.title, style="table.title"))  # as text: brackets in somebody's names are not markup
         for name in self.header:
-            table.add_column(name)
+            table.add_column(Text(name))
         for line in self.lines:
-            table.add_row(*line)
+            table.add_row(*map(Text, line))
         return table
 
 
@@ -62,7 +63,14 @@ def number(value: float) -> str:
     """Three significant figures."""
     if math.isnan(value):
         return "–"
+    if value == 0:
+        return "0"
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
+
+
+def between(low: float, high: float) -> str:
+    """An interval; a dash where there is none."""
+    return "–" if math.isnan(low) or math.isnan(high) else f"{number(low)} – {number(high)}"
 
 
 def _microseconds(seconds: float) -> str:
@@ -85,6 +93,9 @@ def timings(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
+CHECK = "SM γ="
+"""What the label of a curve begins with that is there to check FSM."""
+
 SPREAD = " ±1e-15"
 """What the label of a curve ends with that was run on data perturbed by so much."""
 
@@ -96,7 +107,7 @@ FROM_DATA = ", σ² from data"
 def curves_of(rows: Sequence[Row]) -> list[str]:
     """The labels that are lines of their own: not the checks of FSM by SM, and not the runs that show what rounding does."""
     labels = [str(label) for label in distinct(rows, "label")]
-    return [label for label in labels if not label.startswith("SM") and not label.endswith((SPREAD, FROM_DATA))]
+    return [label for label in labels if not label.startswith(CHECK) and not label.endswith((SPREAD, FROM_DATA))]
 
 
 def spreads(rows: Sequence[Row]) -> list[Table]:
@@ -219,26 +230,29 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
     tables = []
     for track in distinct(rows, "track"):
         mine = select(rows, track=track)
-        first = mine[0]
+        first, trials = mine[0], len(distinct(mine, "seed"))
         population = bool(select(mine, metric="err_pop"))
         lines = []
         for label, found in scores(mine).items():
             own = select(mine, label=label)
             end = max(row.t for row in own)
             pop = [number(median(row.value for row in select(own, metric="err_pop", t=end)))] if population else []
-            notes = "; ".join(dict.fromkeys(row.note for row in own if row.note))
-            told = f"{label} ({notes})" if notes else label
+            ended = len(select(own, metric="score"))
+            notes = list(dict.fromkeys(row.note for row in own if row.note and row.metric != "failed"))
+            notes += [f"only {ended} of {trials} trials ended"] if ended < trials else []
+            told = f"{label} ({'; '.join(notes)})" if notes else label
             lines.append(
                 (
                     told,
                     number(found.value),
-                    f"{number(found.low)} – {number(found.high)}",
+                    between(found.low, found.high),
                     *pop,
                     _fine(spent(own, label)),
                     memory(own, label),
                 )
             )
-        name = f"{Path(first.data).name}{', ' + str(track) if track else ''}, {first.N} × {first.D}, K = {first.K}"
+        size = f"{first.N} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
+        name = f"{Path(first.data).name}{', ' + str(track) if track else ''}, {size}, K = {first.K}"
         error = "Err_batch, median" if not track else "error, median"
         header = (
             "algorithm",
@@ -248,7 +262,7 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
             "µs per sample",
             "peak MiB (after the first row)",
         )
-        tables.append(Table(f"{name}, {len(distinct(mine, 'seed'))} trials", header, tuple(lines)))
+        tables.append(Table(f"{name}, {trials} trials", header, tuple(lines)))
     return [*tables, *skipped(rows)]
 
 

@@ -17,7 +17,7 @@ from online_psp.experiments.figures import CCIPCA, FIVE, IPCA, ONLINE_PCA, fsm
 from online_psp.experiments.growth import growth_claims
 from online_psp.experiments.rows import Row, distinct, median, select
 from online_psp.experiments.statistics import LEVEL, SignTest, sign_test
-from online_psp.experiments.tables import EXACT, Table, chosen_moments, number
+from online_psp.experiments.tables import CHECK, EXACT, Table, chosen_moments, number
 from online_psp.experiments.verdict import BY_LESS, BY_MORE, FAILS, HOLDS, OPEN, PARTLY, UNDECIDED, Verdict, share
 
 __all__ = ["BY_LESS", "BY_MORE", "CLAIMS", "FAILS", "HOLDS", "OPEN", "PARTLY", "UNDECIDED", "Verdict", "judge", "to_table"]
@@ -41,7 +41,7 @@ def same_iterates(rows: Sequence[Row]) -> Verdict:
     gaps = [
         abs(value - by_place["F" + label, *where])
         for (label, *where), value in by_place.items()
-        if label.startswith("SM") and ("F" + label, *where) in by_place
+        if label.startswith(CHECK) and ("F" + label, *where) in by_place
     ]
     rule = f"errors of FSM and SM on equal samples differ by less than {_SAME:g}"
     if not gaps:

@@ -13,9 +13,11 @@ import json
 import os
 import pickle
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from online_psp.engine.types import Array
 from online_psp.experiments.records import Curve
+from online_psp.experiments.resources import Others, forget_peak, others, resident_bytes
 
 _CHUNK_BYTES = 4_000_000
 MIB = 2**20
@@ -87,46 +90,21 @@ class Events:
     """A file with a line for everything that happens."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "events.jsonl"
+        self._path, self._process = folder / "events.jsonl", os.getpid()
 
     def tell(self, event: str, **facts: Any) -> None:
-        """Write a line, at once."""
+        """Write a line, at once. A copy of this process, which an algorithm has made by a fork, has nothing to tell, and ends here."""
+        if os.getpid() != self._process:
+            os._exit(0)
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"event": event, **facts}) + "\n")
-
-
-def resident_bytes() -> tuple[int, int]:
-    """What this process holds in memory now, and what it has held at most since `forget_peak`; (0, 0) where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
-        return sizes["VmRSS"], sizes["VmHWM"]
-    except (OSError, KeyError, ValueError):
-        return _resident_elsewhere()
-
-
-def _resident_elsewhere() -> tuple[int, int]:
-    try:
-        import resource
-    except ImportError:
-        return 0, 0
-    peak = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
-    return peak, peak
-
-
-def forget_peak() -> None:
-    """Begin to watch the peak anew, where the system can."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return
 
 
 def work(job: Job) -> None:
     """All trials of a job: each timed in a pass of its own, then watched in another."""
     from threadpoolctl import threadpool_limits
 
-    from online_psp.experiments.learners import build, resolve, takes_missing
+    from online_psp.experiments.learners import build, check_basis, resolve, takes_missing
     from online_psp.experiments.passes import Rows, filled, timed_pass, warmed, watched_pass
 
     folder, events = Path(job.folder), Events(Path(job.folder))
@@ -134,6 +112,7 @@ def work(job: Job) -> None:
     (folder / "pid").write_text(str(os.getpid()), encoding="ascii")
     events.tell("ready")
     before: int | None = None
+    began = others()
     with threadpool_limits(1):
         for task in job.tasks:
             events.tell("begun", key=task.key)
@@ -146,16 +125,37 @@ def work(job: Job) -> None:
                 gc.collect()
                 forget_peak()
                 before = resident_bytes()[0] if before is None else before  # later on, freed memory may not have been given back
-                seconds = timed_pass(make, rows, total)
-                peak = resident_bytes()[1]
-                events.tell("timed", key=task.key, seconds=seconds, peak=peak, growth=max(0, peak - before), filled=fill)
-                for t, basis in watched_pass(make, rows, task.checkpoints):
-                    np.save(folder / f"{task.key}_{t}.npy", np.asarray(basis, dtype=np.float64))
-                    events.tell("basis", key=task.key, t=t)
+                watch = _Processors()
+                timed = timed_pass(make, rows, total)
+                used, more = watch.used(timed.seconds), _since(began)
+                peak = resident_bytes()[1] + more
+                facts = {"seconds": timed.seconds, "peak": peak, "growth": max(0, peak - before), "filled": fill}
+                events.tell("timed", key=task.key, processors=used, others=more, **facts)
+                bases = watched_pass(make, rows, task.checkpoints)
+                for moment, basis in chain([("timed", timed.basis)], bases):
+                    np.save(folder / f"{task.key}_{moment}.npy", check_basis(basis, job.curve, task.K, task.rows.D).astype(np.float64))
+                    events.tell("basis", key=task.key, t=moment)
             except Exception as error:
                 events.tell("failed", key=task.key, reason=f"{type(error).__name__}: {error}")
             else:
                 events.tell("done", key=task.key)
+
+
+def _since(began: Others) -> int:
+    """Bytes that other processes of this session have held since, if there were any."""
+    peak = others().peak
+    return peak if peak > began.peak else 0
+
+
+class _Processors:
+    """How many processors were busy for an algorithm, its threads and other processes counted."""
+
+    def __init__(self) -> None:
+        self._began = time.process_time() + others().seconds
+
+    def used(self, seconds: float) -> float:
+        """Over a time on the clock; the reading of rows counts a little, too."""
+        return (time.process_time() + others().seconds - self._began) / max(seconds, 0.1)
 
 
 def main() -> None:

@@ -1,0 +1,95 @@
+"""What a process and those that it has started use: memory and processor time. Linux tells all of it, other systems some."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+def resident_bytes() -> tuple[int, int]:
+    """What this process holds in memory now, and what it has held at most since `forget_peak`; (0, 0) where the system does not say."""
+    return _sizes("self") or _resident_elsewhere()
+
+
+def _sizes(process: str) -> tuple[int, int] | None:
+    """VmRSS and VmHWM of a process, in bytes."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+        return sizes["VmRSS"], sizes["VmHWM"]
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+
+
+def _resident_elsewhere() -> tuple[int, int]:
+    try:
+        import resource
+    except ImportError:
+        return 0, 0
+    peak = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+    return peak, peak
+
+
+def forget_peak() -> None:
+    """Begin to watch the peak anew, where the system can."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+class Others(NamedTuple):
+    """The other processes of this one's session, which it has started.
+
+    Attributes
+    ----------
+    peak : int
+        What those that are there held at most, in bytes, all together; or the largest of those that have ended, if that is more.
+    seconds : float
+        Processor time, of those that have ended too.
+    """
+
+    peak: int
+    seconds: float
+
+
+def others() -> Others:
+    """What the other processes of this session have used so far; nothing where the system does not say."""
+    times = os.times()
+    seconds, peak = times.children_user + times.children_system, 0
+    for place in Path("/proc").glob("[0-9]*"):
+        found = None if place.name == str(os.getpid()) else _of_session(place)
+        if found is not None:
+            peak, seconds = peak + found.peak, seconds + found.seconds
+    return Others(max(peak, _largest_ended()), seconds)
+
+
+def _of_session(place: Path) -> Others | None:
+    """What a process has used, if it belongs to this session."""
+    try:
+        fields = (place / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        if int(fields[3]) != os.getsid(0):
+            return None
+        spent = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+    sizes = _sizes(place.name)
+    return Others(sizes[1] if sizes else 0, spent)
+
+
+def _largest_ended() -> int:
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return int(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+
+
+def installed_bytes() -> float:
+    """The memory of the machine; infinite where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
