@@ -253,7 +253,7 @@ def test_an_alarm_of_a_planted_drift_appears_and_opens(browser: Browser, fit: Pi
     cells = browser.js("return Array.from(document.querySelectorAll('#detail tbody tr'), r => Array.from(r.cells, c => c.textContent))")
     assert {line[0] for line in cells} == set(NAMES), "every one of the few features has a line"
     X = np.concatenate([rows_of(200), rows_of(800, seed=1), rows_of(600, changed=True)])
-    shown = {line[0]: float(line[1].replace(",", "")) for line in cells}
+    shown = {line[0]: float(line[1].replace(",", "").replace("−", "-")) for line in cells}
     np.testing.assert_allclose([shown[name] for name in NAMES], X[number - 1], rtol=2e-3, atol=1e-3)
     browser.press("#detail", Keys.ESCAPE)
     assert browser.js("return document.getElementById('detail').hidden"), "Esc does not close the alarm"

@@ -69,13 +69,12 @@ class Shown:
 
         check_image(task.watching.get("image"), run.source["features"])
         self.run, self.saving, self.open = run, saving, bool(task.watching.get("open"))
-        self._id_names: list[str] = [str(name) for name in run.reading.get("ids") or []]
         settings = page_settings(
             task.watching,
             title=f"{run.source['name']} → {task.output}",
             image=_image(run.source),
             feature_names=run.source.get("feature_names"),
-            id_names=self._id_names,
+            id_names=[str(name) for name in run.reading.get("ids") or []],
         )
         watched = run.model if run.monitor is None else run.monitor
         self._offset = self._last = 0
@@ -93,7 +92,8 @@ class Shown:
         if self.open:
             import webbrowser
 
-            webbrowser.open(address["url"])
+            if not webbrowser.open(address["url"]):
+                say("No browser could be opened.")
 
     def _facts(self) -> Any:
         from online_psp.watch.frames import Facts
@@ -110,9 +110,6 @@ class Shown:
         """Hand a block over; a page that cannot be told is given up, and the fit goes on."""
         try:
             numbers = learned.numbers
-            if learned.ids is not None and len(self._id_names) != learned.ids.shape[1]:
-                self._id_names = [f"ID {i + 1}" for i in range(learned.ids.shape[1])]
-                self.page.tell(id_names=self._id_names)
             if len(numbers):
                 if numbers[0] + self._offset <= self._last:  # another epoch
                     self._offset = self._last

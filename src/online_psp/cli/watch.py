@@ -46,7 +46,8 @@ def watch(
     if serving.get("open"):
         import webbrowser
 
-        webbrowser.open(server.url)
+        if not webbrowser.open(server.url):
+            say("No browser could be opened.")
     stop = threading.Event()
     in_background(lambda: follower.run(server.tell, stop), "psp-watch-follow")
     for each in (signal.SIGINT, signal.SIGTERM):

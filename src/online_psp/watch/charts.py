@@ -6,27 +6,46 @@ from typing import Any
 
 from bokeh.models import (
     ColumnDataSource,
+    CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
     HoverTool,
     LinearColorMapper,
     LogColorMapper,
+    NoOverlap,
     NumeralTickFormatter,
     TapTool,
 )
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
-from online_psp.watch.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+from online_psp.watch.pictures import BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from online_psp.watch.story import VARIANCES
 
-_LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, YELLOW, GREY)
+_LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
 _TEXT = "13px"
 _PALETTE = list(Cividis256[24:])  # its darkest end is lost on a dark page
 
 _SHORT = (
-    "const s = Math.abs(tick); return s && (s >= 1e5 || s < 1e-3) ? tick.toExponential(1).replace('.0', '') : String(+tick.toPrecision(4))"
+    "const s = Math.abs(tick); return s && (s >= 1e5 || s < 1e-3) ? tick.toExponential(1).replace('.0', '') : String(+tick.toPrecision(6))"
 )
+# Decades, or where those are few 1, 2 and 5 times them; Bokeh's own ticks are spaced as on a linear axis there.
+_DECADES = """
+const low = Math.max(Math.min(cb_data.start, cb_data.end), 1e-320), high = Math.max(cb_data.start, cb_data.end), found = []
+const decades = Math.log10(high / low), step = Math.max(1, Math.ceil(decades / 5))
+const parts = decades > 2.5 ? [1] : decades > 0.8 ? [1, 2, 5] : decades > 0.3 ? [1, 1.5, 2, 3, 4, 5, 6, 8] : null
+if (parts === null) {
+  const width = 10 ** Math.floor(Math.log10(high - low)), many = (high - low) / width
+  const by = width * (many > 5 ? 2 : many > 2 ? 1 : 0.5)
+  for (let i = Math.ceil(low / by); i * by <= high && found.length < 20; i++) found.push(i * by)
+  return found
+}
+for (let k = Math.floor(Math.log10(low)); k <= Math.log10(high); k++) {
+  if (k % step) continue
+  for (const part of parts) { const at = Number(part + "e" + k); if (at >= low && at <= high) found.push(at) }
+}
+return found
+"""
 
 Sources = dict[str, ColumnDataSource]
 
@@ -62,14 +81,20 @@ def _blank(name: str, label: str, *, x: str = "row", log: bool = False, height: 
     chart.xaxis.formatter = NumeralTickFormatter(format="0.[00]a" if x == "row" else "0")
     chart.yaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     chart.xaxis.ticker.desired_num_ticks = 5
-    chart.yaxis.ticker.desired_num_ticks = 5
+    if log:
+        ticks = CustomJSTicker(major_code=_DECADES, minor_code="return []")
+        chart.yaxis.ticker = chart.ygrid.ticker = ticks
+    else:
+        chart.yaxis.ticker.desired_num_ticks = 5
+    chart.xaxis.major_label_policy, chart.yaxis.major_label_policy = NoOverlap(min_distance=8), NoOverlap(min_distance=4)
     chart.xgrid.grid_line_color = None
     return chart
 
 
 def explained(sources: Sources) -> figure:
     """Share of the variance explained over rows."""
-    chart = _blank("explained", "variance explained, %", height=220)
+    chart = _blank("explained", "% of the variance", height=220)
+    chart.y_range.default_span = 0.1
     chart.line("row", "share", source=sources["explained"], line_width=2, color=BLUE)
     chart.scatter("row", "share", source=sources["explained"], size=3, color=BLUE)
     chart.add_tools(HoverTool(tooltips=[("row", "@row{0,0}"), ("explained", "@share{0.00} %")], mode="vline", line_policy="nearest"))
@@ -82,6 +107,7 @@ def scree(sources: Sources) -> figure:
     source = sources["scree"]
     chart.line("component", "earlier", source=source, line_width=2, line_dash="dotted", color=ORANGE)
     chart.line("component", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY)
+    chart.scatter("component", "noise", source=source, marker="dash", size=12, line_width=1.5, color=GREY)  # one component is no line
     chart.line("component", "now", source=source, line_width=2, color=BLUE)
     chart.scatter("component", "now", source=source, size=7, color=BLUE)
     chart.xaxis.ticker.min_interval = 1
@@ -97,7 +123,9 @@ def variances(sources: Sources) -> figure:
         chart.line(
             "row", f"v{k + 1}", source=source, line_width=1.8, color=_LINES[k % len(_LINES)], line_dash="solid" if k < 4 else "dotdash"
         )
+        chart.scatter("row", f"v{k + 1}", source=source, size=3, color=_LINES[k % len(_LINES)])
     chart.line("row", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY)
+    chart.scatter("row", "noise", source=source, size=2, color=GREY)
     return chart
 
 
@@ -140,7 +168,7 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
 
 def plane(sources: Sources, id_names: list[str]) -> tuple[figure, Any, dict[str, Any]]:
     """The newest rows in the plane of two components: the figure, its points, and what colours them."""
-    chart = _blank("plane", "component 2", x="component 1", height=360)
+    chart = _blank("plane", "component 2", x="component 1", height=420)
     chart.xaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     mappers = {"row": LinearColorMapper(palette=_PALETTE), "spe": LogColorMapper(palette=_PALETTE, nan_color=GREY)}
     points = chart.scatter(

@@ -102,7 +102,7 @@ class Cloud:
 def _precision(rows: Any) -> Any:
     """Half the memory, where neither the values nor their squares leave the range of single precision."""
     sizes = np.abs(rows.data if issparse(rows) else rows)
-    most = float(sizes.max(initial=0.0))
+    most = float(np.fmax.reduce(sizes, axis=None, initial=0.0))
     return np.float32 if 1e-12 < most < 1e12 or most == 0.0 else np.float64
 
 

@@ -90,7 +90,7 @@ class Dashboard:
             self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
         self._facts, self._on_served = facts or _facts, on_served
         self._status = "running", ""
-        self.feed = Feed(self._offer, self._now)
+        self.feed = Feed(self._offer, self._now, monitored=self._monitor is not None)
         self.feed.row = seen_by(watched)
         if self._monitor is not None:
             self._monitor.witness = self.feed.witness
@@ -98,7 +98,8 @@ class Dashboard:
         self._served = threading.Event()
         self.address: dict[str, Any] = {}
         """What the serving process has said of itself: url, port, or an error; empty until then."""
-        self._process = _start(self.settings)
+        self._told, self._closing = self.settings, False
+        self._process = _start()
         self._end = weakref.finalize(self, _terminate, self._process)
         for work in (self._write, self._listen):
             threading.Thread(target=work, daemon=True, name=f"psp-watch-{work.__name__}").start()
@@ -119,12 +120,24 @@ class Dashboard:
         numbers : (n,), optional
             Of the rows in their source, from 1 and ascending.
         """
-        if getattr(rows, "ndim", 2) == 1:
-            rows = rows[np.newaxis]
-            found = None if found is None else Update(*(np.asarray([field]) for field in found))
-        elif not hasattr(rows, "shape"):
+        if not hasattr(rows, "shape"):
             rows = np.asarray(rows)
+        if len(rows.shape) == 1:
+            rows = rows[np.newaxis]
+        if found is None and self._monitor is not None and rows.shape[0]:
+            raise TypeError("The page of a Monitor shows what the monitor says: page.update(rows, monitor.update(rows)).")
+        if ids is not None:
+            self._name_ids(ids, rows.shape[0])
         self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+
+    def _name_ids(self, ids: Any, rows: int) -> None:
+        """Give ID columns that have no names some."""
+        if len(ids) != rows:
+            raise ValueError(f"ids must have one entry a row: there are {rows} rows, and {len(ids)} entries.")
+        count = np.size(ids[0]) if rows else len(self.settings.id_names)
+        if len(self.settings.id_names) != count:
+            self.settings = replace(self.settings, id_names=[f"ID {i + 1}" for i in range(count)])
+            self.tell(id_names=self.settings.id_names)
 
     def tell(self, **told: Any) -> None:
         """Say what has become known of the source: ``feature_names``, ``image``, ``title``."""
@@ -156,8 +169,13 @@ class Dashboard:
         """Write the page, as it stands, to one HTML file that needs no server."""
         from online_psp.io.files import replacing
 
-        with urllib.request.urlopen(self.url.rstrip("/") + "/save", timeout=_START) as answer:
-            data = answer.read()
+        url = self.url.rstrip("/") + "/save"
+        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the page is no business of a proxy
+        try:
+            with straight.open(url, timeout=_START) as answer:
+                data = answer.read()
+        except OSError as error:
+            raise PageError(f"The page cannot be saved: it does not answer at {url} ({error}).") from None
         with replacing(path) as file:
             file.write(data)
 
@@ -176,13 +194,14 @@ class Dashboard:
 
     def close(self, status: str = "finished", note: str = "") -> None:
         """Show how it ended, and end the page; one that is not served yet nobody looks at."""
+        self._closing = True
         if self._process.poll() is None and self._served.is_set():
             self.finish(status, note)
             with contextlib.suppress(queue.Full):
                 self._frames.put(None, timeout=_END)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END)
-        if self._monitor is not None:
+        if self._monitor is not None and self._monitor.witness == self.feed.witness:
             self._monitor.witness = None
         self._end()
 
@@ -203,7 +222,8 @@ class Dashboard:
         """Pass a frame on, unless the one before is still on its way: then it is not even made."""
         if self._frames.full() or not self.alive:
             return False
-        self._frames.put_nowait(frame())
+        with contextlib.suppress(queue.Full):  # the last frame came in between
+            self._frames.put_nowait(frame())
         return True
 
     def _now(self) -> Facts:
@@ -211,23 +231,24 @@ class Dashboard:
         return self._facts()._replace(status=status, note=note)
 
     def _write(self) -> None:
-        """Write frames to the serving process, for as long as it takes them."""
+        """Write what the page is about, and then frames, to the serving process, for as long as it takes them."""
         file: Any = self._process.stdin
         with contextlib.suppress(OSError, ValueError):
+            frames.write(file, frames.packed(asdict(self._told)))
             while (data := self._frames.get()) is not None:
                 frames.write(file, data)
         with contextlib.suppress(OSError, ValueError):
             file.close()
 
     def _listen(self) -> None:
-        """Hear where the page is served."""
+        """Hear where the page is served, and that it no longer is."""
         file: Any = self._process.stdout
         with contextlib.suppress(OSError, ValueError):
             for line in file:
                 with contextlib.suppress(ValueError):
                     self._hear(json.loads(line))
-        if not self._served.is_set():
-            self._hear({"error": "The process that serves the page has ended before it did."})
+        if not self._closing and "error" not in self.address:
+            self._hear({"error": "The process that serves the page has ended."})
 
     def _hear(self, address: dict[str, Any]) -> None:
         self.address = address
@@ -247,10 +268,10 @@ def _facts() -> Facts:
     return Facts(memory=resident())
 
 
-def _start(settings: PageSettings) -> subprocess.Popen[bytes]:
+def _start() -> subprocess.Popen[bytes]:
     """Start the serving process; it is in a session of its own, so that Ctrl-C is the learner's to handle, and ends with the pipe."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # leave the cores alone
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "online_psp.watch"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -258,10 +279,6 @@ def _start(settings: PageSettings) -> subprocess.Popen[bytes]:
         start_new_session=True,
         env=environment,
     )
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):
-        frames.write(process.stdin, frames.packed(asdict(settings)))  # type: ignore[arg-type]
-    return process
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:

@@ -3,12 +3,13 @@
 A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
 model is copied at most four times a second, and as long as that is not more than a two-hundredth of the learner's processor time. A learner
 that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a two-hundredth of
-the clock's time. So a model whose copy takes long is copied seldom.
+the clock's time. So a model whose copy takes long is copied seldom. Most calls only count their rows and look at the clock.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ from online_psp.monitoring import Alarm, Update
 from online_psp.monitoring.scores import Snapshot, contributions_by
 from online_psp.pca import OnlinePCA
 from online_psp.pca.files import pca_state
-from online_psp.watch.frames import Facts, Frame, Piece, Scored, Witness, packed
+from online_psp.watch.frames import Facts, Frame, Piece, Witness, packed
+from online_psp.watch.waiting import WaitingScores
 
 EVERY = 0.25
 """Seconds between two hand-overs, at least."""
@@ -32,14 +34,14 @@ _SHARE = 200  # a hand-over may take one part in so many of the time
 _SELDOM = 1.0  # seconds after which it is the clock's time that counts
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
-_SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time
+_SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time, or happens four times a second
 _PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
 
 
 class Feed:
-    """Collects copies for a page, and hands them over when it is time.
+    """Collects copies for a page, and hands them over when it is time. Several threads may give it rows.
 
     Parameters
     ----------
@@ -47,38 +49,48 @@ class Feed:
         Takes the bytes of a frame, and says whether it did: False while the one before is still on its way.
     facts : callable, optional
         Gives the `Facts` of a run.
+    monitored : bool
+        Whether a monitor scores every row.
     """
 
-    def __init__(self, offer: Callable[[Callable[[], bytes]], bool], facts: Callable[[], Facts] | None = None) -> None:
-        self._offer, self._facts = offer, facts or Facts
+    def __init__(
+        self, offer: Callable[[Callable[[], bytes]], bool], facts: Callable[[], Facts] | None = None, monitored: bool = False
+    ) -> None:
+        self._offer, self._facts, self._monitored = offer, facts or Facts, monitored
+        self._lock = threading.RLock()
         self.row = 0
         """Number of the newest row."""
-        self.spent = 0.0
-        """Seconds of processor time that the learner has given to the page so far."""
         self.handed_over = 0
         """How many frames."""
-        self._last_cost = self._slot_ends = 0.0
+        self._look_next = -math.inf  # clock's time from which on it may be time to copy something
+        self._last_cost = 0.0
         self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
         self._slot_rows = 0
-        self._slot_work = -math.inf  # processor's time from which on rows are copied again
+        self._slot_ends = self._slot_work = -math.inf  # clock's time up to which, processor's time from which on rows are copied
+        self._slot_cost = 0.0
         self._pieces: deque[Piece] = deque()
-        self._scores: deque[Scored] = deque()
+        self._scores = WaitingScores(_SCORED_ROWS)
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
         self._unplaced: list[tuple[Alarm, AnyRows, Snapshot, tuple[float, float]]] = []
-        self._waiting_rows = self._waiting_scores = self.uncharted = 0
-        self._outliers: int | None = None
-        self._alarms = 0
+        self._waiting_rows = self._alarms = self._outliers = 0
         self._told: dict[str, Any] | None = None
+
+    @property
+    def uncharted(self) -> int:
+        """Scored rows that the charts leave out, since the page did not keep up."""
+        return self._scores.dropped
 
     def tell(self, **told: Any) -> None:
         """Say what has become known of the source."""
-        self._told = {**(self._told or {}), **told}
+        with self._lock:
+            self._told = {**(self._told or {}), **told}
 
     def witness(self, alarm: Alarm, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> None:
         """Keep the row that raised an alarm, and the model by which it was judged; the monitor calls this."""
-        self._alarms += 1
-        if len(self._unplaced) < _WITNESSES:
-            self._unplaced.append((alarm, row, seen, limits))
+        with self._lock:
+            self._alarms += 1
+            if len(self._unplaced) < _WITNESSES:
+                self._unplaced.append((alarm, row, seen, limits))
 
     def take(
         self,
@@ -101,32 +113,41 @@ class Feed:
         found : Update, optional
             What the monitor said of them.
         """
-        now = time.monotonic()
-        began = time.thread_time()
-        count = rows.shape[0]
-        if numbers is None:
-            numbers = np.arange(self.row + 1, self.row + count + 1)
-        if count:
-            self.row = int(numbers[-1])
-            if now >= self._slot_ends + EVERY or began >= self._slot_work:
-                self._sample(rows, numbers, ids, now)
-                self._slot_work = began + _SLOT_SHARE * (time.thread_time() - began)
-            self._keep_scores(numbers, found)
-        if self._is_due(now, began):
-            self._hand_over(model, now)
-        self.spent += time.thread_time() - began
+        with self._lock:
+            now, count = time.monotonic(), rows.shape[0]
+            if count and found is not None:
+                self._keep_scores(count, numbers, found)
+            first = self.row + 1
+            if count:
+                self.row = self.row + count if numbers is None else int(numbers[-1])
+            early = now < self._look_next
+            if early and not (self._slot_rows and now < self._slot_ends):
+                return
+            if numbers is None:
+                numbers = np.arange(first, first + count)
+            if early:
+                self._sample(rows, numbers, ids)
+                return
+            self._look_next = now + _SLOT
+            work = time.thread_time()
+            if work >= self._slot_work + _SLOT_SHARE * self._slot_cost or now >= self._slot_ends + EVERY:
+                self._slot_ends, self._slot_work, self._slot_cost = now + _SLOT, work, 0.0
+                self._slot_rows = int(np.clip(_SLOT_BYTES // (8 * max(1, rows.shape[1])), 1, _SLOT_ROWS))
+                self._sample(rows, numbers, ids)
+            if self._is_due(now, work):
+                self._hand_over(model, now)
 
     def finish(self, model: OnlinePCA) -> bytes:
         """The last frame, whatever the time."""
-        return self._frame(model, time.monotonic())
+        with self._lock:
+            return self._frame(model, time.monotonic())
 
-    def _sample(self, rows: Any, numbers: NDArray[np.int64], ids: Any, now: float) -> None:
+    def _sample(self, rows: Any, numbers: NDArray[np.int64], ids: Any) -> None:
         """Copy some rows, evenly spaced, as many as this slot of time has room for."""
-        if now >= self._slot_ends:
-            self._slot_ends, self._slot_rows = now + _SLOT, int(np.clip(_SLOT_BYTES // (8 * max(1, rows.shape[1])), 1, _SLOT_ROWS))
         count = min(self._slot_rows, len(numbers))
         if not count:
             return
+        began = time.perf_counter()
         self._slot_rows -= count
         chosen = len(numbers) - 1 - (np.arange(count)[::-1] * len(numbers)) // count  # the newest is always among them
         self._pieces.append(Piece(numbers[chosen], _copied(rows, chosen), _texts(ids, chosen)))
@@ -134,22 +155,25 @@ class Feed:
         most = min(_PIECE_ROWS, _PIECE_BYTES // (8 * max(1, rows.shape[1])))
         while self._waiting_rows > most and len(self._pieces) > 1:
             self._waiting_rows -= len(self._pieces.popleft().numbers)
+        self._slot_cost += time.perf_counter() - began
 
-    def _keep_scores(self, numbers: NDArray[np.int64], found: Update | None) -> None:
+    def _keep_scores(self, count: int, numbers: NDArray[np.int64] | None, found: Update) -> None:
+        """Keep what a monitor said of the next rows; their numbers follow those before where none are given."""
+        self._monitored = True
+        if count == 1 and not self._unplaced:
+            self._outliers += bool(found.outlier)
+            self._scores.add_one(self.row + 1 if numbers is None else int(numbers[0]), found)
+            return
+        if numbers is None:
+            numbers = np.arange(self.row + 1, self.row + count + 1)
+        found = Update(*(np.atleast_1d(field) for field in found))
+        places = np.flatnonzero(found.drift != "") if self._unplaced else ()
         for at, (alarm, row, seen, limits) in enumerate(self._unplaced):
-            places: Any = [] if found is None else np.flatnonzero(found.drift != "")
             number = int(numbers[places[at]]) if at < len(places) else alarm.row + 1
             self._witnesses.append(witnessed(alarm, number, row, seen, limits))
         self._unplaced.clear()
-        if found is None:
-            return
-        self._outliers = (self._outliers or 0) + int(np.count_nonzero(found.outlier))
-        self._scores.append(Scored(numbers, found))
-        self._waiting_scores += len(numbers)
-        while self._waiting_scores > _SCORED_ROWS and len(self._scores) > 1:
-            dropped = len(self._scores.popleft().numbers)
-            self._waiting_scores -= dropped
-            self.uncharted += dropped
+        self._outliers += int(np.count_nonzero(found.outlier))
+        self._scores.add(numbers, found)
 
     def _is_due(self, now: float, work: float) -> bool:
         passed, least = now - self._last, _SHARE * self._last_cost
@@ -165,13 +189,13 @@ class Feed:
     def _frame(self, model: OnlinePCA, now: float) -> bytes:
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
         facts = self._facts()._replace(
-            monitored=self._outliers is not None, outliers=self._outliers, alarms=self._alarms, uncharted=self.uncharted
+            monitored=self._monitored, outliers=self._outliers if self._monitored else None, alarms=self._alarms, uncharted=self.uncharted
         )
-        frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), list(self._scores), list(self._witnesses), self._told)
+        frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), self._scores.take(), list(self._witnesses), self._told)
         data = packed(frame)
-        for kept in (self._pieces, self._scores, self._witnesses):
-            kept.clear()
-        self._waiting_rows = self._waiting_scores = 0
+        self._pieces.clear()
+        self._witnesses.clear()
+        self._waiting_rows = 0
         self._told = None
         return data
 

@@ -20,7 +20,7 @@ from online_psp.watch.feed import witnessed
 from online_psp.watch.frames import Facts, Frame, Piece, Scored, Witness
 from online_psp.watch.settings import suited_image
 from online_psp.watch.story import Story
-from online_psp.watch.tables import TableTail
+from online_psp.watch.tables import TableError, TableTail
 
 _EVERY = 0.5
 
@@ -40,11 +40,16 @@ class Follower:
 
     def __init__(self, path: Path, story: Story, table: Path | None = None) -> None:
         self.path, self.story = path, story
-        self._tail = None if table is None else TableTail(table)
+        self._table = table
         self._known: tuple[int, ...] | None = None
+        self._note = self._remark = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with a file of which nothing is known."""
         self._shown = 0
         self._listed: set[int] = set()
-        self._note = ""
+        self._tail = None if self._table is None else TableTail(self._table)
 
     def look(self) -> bool:
         """Read the file if it has changed; whether there is more to tell.
@@ -58,20 +63,26 @@ class Follower:
             mark = os.stat(self.path)
             now = mark.st_mtime_ns, mark.st_size, mark.st_ino
             if now == self._known:
-                return self._told("")
+                return self._told(self._remark)
             frame = self._frame(mark.st_mtime)
-        except (ModelFileError, OSError) as error:
+        except (ModelFileError, OSError, TableError) as error:
             if self._known is None:
                 raise
-            return self._told(str(error) if isinstance(error, ModelFileError) else f"{self.path}: {error.strerror or error}.")
-        self._known, self._note = now, ""
+            where = getattr(error, "filename", None) or self.path
+            return self._told(f"{where}: {error.strerror or error}." if isinstance(error, OSError) else str(error))
+        self._known = now
         self.story.take(frame)
+        self._note = self._remark = frame.facts.note
         return True
 
     def run(self, tell: Callable[[], None], stop: threading.Event) -> None:
         """Look again and again."""
         while not stop.wait(_EVERY):
-            if self.look():
+            try:
+                news = self.look()
+            except Exception as error:  # the page must not stand still in silence
+                news = self._told(f"{self.path} cannot be shown ({type(error).__name__}: {error}).")
+            if news:
                 tell()
 
     def _told(self, note: str) -> bool:
@@ -95,6 +106,11 @@ class Follower:
         if self.story.settings.image is None and isinstance(image, list) and all(type(length) is int for length in image):
             told["image"] = suited_image(image, int(model.n_features_in_))
         row = model.n_samples_seen_ if monitor is None else monitor.n_rows
+        before, note = self.story.model, ""
+        if before is not None and (row < self.story.row or before.n_features_in_ != model.n_features_in_):
+            note = "The file now holds another model, or an earlier one: its history begins here."
+            self._forget()
+            self.story.begin()
         pieces, scores, witnesses = ([], [], []) if monitor is None else self._monitored(monitor)
         if self._tail is not None:
             scores = self._tail.read()
@@ -105,6 +121,7 @@ class Follower:
             monitored=monitor is not None or self._tail is not None,
             outliers=table.get("outliers") if isinstance(table, dict) and isinstance(table.get("outliers"), int) else None,
             status="finished" if header.get("finished") is True else "watching",
+            note=note,
         )
         return Frame(written, row, facts, *pca_state(model), pieces, scores, witnesses, told)
 

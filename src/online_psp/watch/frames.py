@@ -28,6 +28,13 @@ class Piece(NamedTuple):
     ids: list[list[str]] | None = None
     """What the ID columns have, row by row."""
 
+    def of(self, chosen: NDArray[np.bool_]) -> Piece:
+        """Some of these rows."""
+        if chosen.all():
+            return self
+        ids = None if self.ids is None else [row for row, kept in zip(self.ids, chosen, strict=True) if kept]
+        return Piece(self.numbers[chosen], self.rows[chosen], ids)
+
 
 class Scored(NamedTuple):
     """What a monitor said of rows, before it learned them."""

@@ -161,6 +161,14 @@ class Newest:
         part = np.stack([numbers.astype(np.float64), found.t2, found.spe, found.t2_limit, found.spe_limit])[:, -self.capacity :]
         self._table = np.concatenate([self._table, part], axis=1)[:, -self.capacity :]
 
+    def last(self) -> dict[str, float | None]:
+        """The newest row that has scores."""
+        at = np.flatnonzero(np.isfinite(self._table[1]) | np.isfinite(self._table[2]))
+        if not len(at):
+            return {}
+        names = ("row", "t2", "spe", "t2_limit", "spe_limit")
+        return {name: float(value) if math.isfinite(value) else None for name, value in zip(names, self._table[:, at[-1]], strict=True)}
+
     def table(self) -> ScoreTable:
         """What there is to draw."""
         row, t2, spe, t2_limit, spe_limit = self._table

@@ -17,7 +17,7 @@ from online_psp.watch import charts
 from online_psp.watch.story import Story
 
 _PARTS = ("explained", "scree", "variances", "whole", "newest", "marks", "rows", "components", "alarms", "facts")
-_PATIENCE = 15.0  # seconds after which a browser that has not answered is told again
+_PATIENCE = 15.0  # seconds after which a browser that has not answered is told again; twice as many each time
 
 
 def _asset(name: str) -> str:
@@ -44,7 +44,8 @@ class Page:
         self.sources = {name: ColumnDataSource(data=dict(story.parts[name].columns), name=f"data-{name}") for name in _PARTS}
         self.versions = {name: story.parts[name].version for name in _PARTS}
         self.acknowledged = self.sent = story.version
-        self.sent_at = time.monotonic()
+        self.sent_at, self._patience = time.monotonic(), _PATIENCE
+        self.sources["facts"].data = story.told()  # with the time that has passed since
         self.paused = False
         self._answers = ColumnDataSource(data={"version": [story.version], "paused": [0]}, name="answers")
         self._answers.on_change("data", self._heard)
@@ -73,19 +74,21 @@ class Page:
             version, paused = int(new["version"][0]), bool(new["paused"][0])
         except (KeyError, IndexError, TypeError, ValueError):
             return
-        self.acknowledged, self.paused = version, paused
+        self.acknowledged, self.paused, self._patience = version, paused, _PATIENCE
         if not paused and self.story.version > self.sent:
             self.push()
 
     @property
     def behind(self) -> bool:
         """Whether the browser has not yet drawn what it was sent."""
-        return self.acknowledged < self.sent and time.monotonic() - self.sent_at < _PATIENCE
+        return self.acknowledged < self.sent and time.monotonic() - self.sent_at < self._patience
 
     def push(self) -> None:
         """Send what has changed, unless the browser is paused or still busy with what came before."""
         if self.paused or self.behind:
             return
+        if self.acknowledged < self.sent:  # a browser that is stopped: what it is sent piles up
+            self._patience *= 2
         parts = self.story.parts
         for name in _PARTS:  # the facts come last: the browser answers when it has them
             part = parts[name]

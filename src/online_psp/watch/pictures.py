@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from online_psp.engine.types import Floats
 
-BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A",
+BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BROWN, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8C6D1F", "#8A8A8A",
 )  # fmt: skip
-"""Okabe and Ito's colours, which the colour-blind can tell apart."""
+"""Okabe and Ito's colours, which the colour-blind can tell apart; brown in place of their yellow, which is lost on a white page."""
 _NEGATIVE, _MIDDLE, _POSITIVE = (np.array(colour, dtype=np.float64) for colour in ((0, 114, 178), (247, 247, 247), (213, 94, 0)))
 _PIXELS = 64  # of the longer side
 
@@ -53,8 +53,8 @@ def _png(colours: NDArray[np.float64]) -> str:
 
 def feature_name(names: Sequence[str] | None, number: int, shape: tuple[int, ...] | None = None) -> str:
     """A feature as people know it: by its name, by its place in a picture, or by its number from 0."""
-    if names is not None and number < len(names):
-        return str(names[number])
+    if names is not None and number < len(names) and names[number].strip():
+        return names[number]
     if shape is None:
         return f"feature {number}"
     row, column, *channel = (int(place) for place in np.unravel_index(number, shape))

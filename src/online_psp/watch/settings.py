@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 PORT = 5006
 """Where a page is served, if nothing else is said and nobody else is there."""
+_LONG = 200  # characters of a name
+_TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of writing
+_UNSEEN = dict.fromkeys((*range(32), *range(127, 160), *map(ord, _TURNS)), "\ufffd") | dict.fromkeys(map(ord, "\t\n\r\u2028\u2029"), " ")
 _SHAPE = re.compile(r"(\d{1,6})[x×](\d{1,6})(?:[x×](\d))?", re.IGNORECASE)
 
 
@@ -68,8 +71,9 @@ class PageSettings:
 
 
 def text(value: object) -> str:
-    """Text that can be sent: names of files need not be."""
-    return str(value).encode("utf-8", "replace").decode()
+    """A name as one line of text that can be sent and shown: no control characters, nothing that turns the writing around, no end of it."""
+    found = str(value).encode("utf-8", "replace").decode().translate(_UNSEEN)
+    return found if len(found) <= _LONG else found[: _LONG // 2] + "…" + found[-(_LONG // 2) :]
 
 
 def is_loopback(host: str) -> bool:

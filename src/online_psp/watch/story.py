@@ -25,7 +25,8 @@ from online_psp.watch.settings import PageSettings, suited_image
 
 VARIANCES = 8
 """Components whose variances are drawn over time."""
-_POINTS, _STRETCHES, _NEWEST = 600, 1000, 2000
+_POINTS, _STRETCHES, _NEWEST = 600, 400, 2000
+_FLOOR = 1e-4  # of a limit: smaller scores are drawn there, so that one row near the mean does not stretch the axis
 _SCREE = 64
 _PICTURES, _LISTED, _LOADINGS = 24, 12, 8
 _ALARMS = 100
@@ -54,18 +55,23 @@ class Story:
         self.settings = settings
         self.parts: dict[str, Part] = {}
         self.version = 0
-        self.model: OnlinePCA | None = None
         self.facts = Facts()
-        self.row = 0
         self.closing = False
         """Whether the server is about to end."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was told so far: what comes is another stream."""
+        self.model: OnlinePCA | None = None
+        self.row = 0
         self._explained, self._variances = Trace(_POINTS, 1), Trace(_POINTS, VARIANCES + 1)
         self._screes = Trace(64, _SCREE)
         self._whole, self._newest = Stretches(_STRETCHES), Newest(_NEWEST)
-        self._cloud, self._sampler = Cloud(settings.id_names), Sampler()
+        self._cloud, self._sampler = Cloud(self.settings.id_names), Sampler()
         self._alarms: deque[dict[str, Any]] = deque(maxlen=_ALARMS)
-        self._n_alarms, self.monitored = 0, False
+        self._n_alarms, self._holes, self.monitored = 0, 0, False
         self._times: deque[tuple[float, int]] = deque()
+        self._began: tuple[float, int] | None = None
         self._slow_next = 0.0
         self._heard = time.monotonic()
         self._build(everything=True)
@@ -127,27 +133,35 @@ class Story:
 
     def _pace(self, frame: Frame) -> None:
         self._times.append((frame.time, frame.row))
+        self._began = self._began or self._times[0]
         while len(self._times) > 2 and frame.time - self._times[0][0] > _RATE:
             self._times.popleft()
 
     def _take_rows(self, frame: Frame) -> None:
+        if self.model is None:
+            return
         scored = [(each.numbers, each.found.spe) for each in frame.scores]
-        for piece in frame.pieces if self.model is not None else []:
-            good = _finite(piece)
-            if not len(good.numbers):
-                continue
-            if self.monitored:
-                spe = spe_at(good.numbers, scored)
-            else:
-                found = self._sampler.score(good.rows)
-                spe = found.spe
-                self.take_scores(Scored(good.numbers, found))
-            self._cloud.add(good, spe)
+        for piece in frame.pieces:
+            whole = _complete(piece.rows)
+            spe = spe_at(piece.numbers, scored) if self.monitored else self._sampled(piece, whole)
+            self._holes += int(len(whole) - whole.sum())
+            shown = whole | (self.model.missing == "impute")
+            if shown.any():
+                self._cloud.add(piece.of(shown), spe[shown])
+
+    def _sampled(self, piece: Piece, whole: Any) -> Any:
+        """SPE of the rows that have all their values, which are charted; NaN of the others."""
+        spe = np.full(len(whole), math.nan)
+        if whole.any():
+            scored = Scored(piece.numbers[whole], self._sampler.score(piece.rows[whole]))
+            self.take_scores(scored)
+            spe[whole] = scored.found.spe
+        return spe
 
     def _read(self, model: OnlinePCA) -> None:
         """Note where the model stands."""
         ratios, variances = model.explained_variance_ratio_, np.asarray(model.explained_variance_, dtype=np.float64)
-        self._explained.add(self.row, np.array([100.0 * float(ratios.sum())]))
+        self._explained.add(self.row, np.array([round(100.0 * float(ratios.sum()), 4)]))
         shown = np.full(VARIANCES + 1, math.nan)
         shown[0] = model.noise_variance_
         shown[1 : 1 + min(VARIANCES, len(variances))] = variances[:VARIANCES]
@@ -180,8 +194,12 @@ class Story:
             columns, legends = ({}, {}) if self.model is None else self._cloud.table(self.model)
             put("rows", columns or Cloud(self.settings.id_names).table(OnlinePCA())[0])
             put("components", {"json": [json.dumps({"components": self._components(), "legends": legends})]})
-        put("facts", {"json": [json.dumps(self._facts())]})
+        put("facts", self.told())
         self.parts = parts
+
+    def told(self) -> Columns:
+        """The numbers, as they stand now."""
+        return {"json": [json.dumps(self._facts())]}
 
     def _scree(self) -> Columns:
         table, half = self._screes.table(), self._screes.before(self.row / 2)
@@ -226,6 +244,11 @@ class Story:
             "memory": facts.memory,
             "saved": facts.saved,
             "rate": self._rate(),
+            "mean_rate": None if self._began is None else _pace(self._began, self._times[-1]),
+            "seconds": None if self._began is None else self._times[-1][0] - self._began[0],
+            "age": time.monotonic() - self._heard,
+            "newest": self._newest.last(),
+            "holes": self._holes,
             "uncharted": facts.uncharted,
             "monitored": self.monitored,
             "outliers": facts.outliers if self.monitored else self._sampler.outliers,
@@ -255,18 +278,17 @@ class Story:
     def _rate(self) -> float | None:
         if len(self._times) < 2:
             return None
-        (then, before), (now, row) = self._times[0], self._times[-1]
-        return (row - before) / (now - then) if now > then else None
+        return _pace(self._times[0], self._times[-1])
 
 
-def _finite(piece: Piece) -> Piece:
-    """The rows of a piece that have no NaN."""
-    rows = piece.rows
-    if not isinstance(rows, np.ndarray) or np.isfinite(rows).all():
-        return piece
-    good: Any = np.isfinite(rows).all(axis=1)
-    ids = None if piece.ids is None else [row for row, kept in zip(piece.ids, good, strict=True) if kept]
-    return Piece(piece.numbers[good], rows[good], ids)
+def _pace(then: tuple[float, int], now: tuple[float, int]) -> float | None:
+    """Rows a second between two moments."""
+    return (now[1] - then[1]) / (now[0] - then[0]) if now[0] > then[0] else None
+
+
+def _complete(rows: Any) -> Any:
+    """(n,): whether a row has all its values."""
+    return np.isfinite(rows).all(axis=1) if isinstance(rows, np.ndarray) else np.ones(rows.shape[0], dtype=bool)
 
 
 def _positive(values: Any) -> Any:
@@ -276,7 +298,12 @@ def _positive(values: Any) -> Any:
 
 
 def _drawn(table: ScoreTable) -> Columns:
-    return {name: values if name == "row" else _positive(values) for name, values in table._asdict().items()}
+    """Scores for logarithmic axes."""
+    floor = {name: _FLOOR * np.nan_to_num(getattr(table, f"{name}_limit")) for name in ("t2", "spe")}
+    return {
+        name: values if name == "row" else _positive(np.maximum(values, floor[name.partition("_")[0]]))
+        for name, values in table._asdict().items()
+    }
 
 
 def _json(value: float) -> float | None:

@@ -15,6 +15,10 @@ from online_psp.watch.frames import Scored
 _MOST = 32 << 20  # bytes read at a time
 
 
+class TableError(ValueError):
+    """A file that is no table of scores."""
+
+
 class TableTail:
     """Gives the lines of a table that have come since it was last read.
 
@@ -25,20 +29,20 @@ class TableTail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._at = 0
+        self._at = self._last = self._again = 0
 
     def read(self) -> list[Scored]:
         """Scores that are new; a line that is not complete waits.
 
         Raises
         ------
-        ValueError
+        TableError
             Where this is no such table.
         """
         found: list[Scored] = []
         with open(self.path, "rb") as file:
             if file.seek(0, os.SEEK_END) < self._at:  # cut by a run that was resumed: what was cut comes again
-                self._at = file.tell()
+                self._at, self._again = file.tell(), self._last
             while True:
                 file.seek(self._at)
                 data = file.read(_MOST)
@@ -48,18 +52,29 @@ class TableTail:
                 lines = data[:end].decode("utf-8", "replace").splitlines()
                 if self._at == 0:
                     if lines[0] != ",".join(COLUMNS):
-                        raise ValueError(f"{self.path} is no table of psp fit --monitor.")
+                        raise TableError(f"{self.path} is no table of psp fit --monitor.")
                     lines = lines[1:]
+                found += self._new(self._parsed(lines)) if lines else []
                 self._at += end
-                found += self._parsed(lines)
 
-    def _parsed(self, lines: list[str]) -> list[Scored]:
+    def _new(self, scored: Scored) -> list[Scored]:
+        """Scores without those that were given before the table was cut."""
+        if self._again:
+            new = scored.numbers > self._again
+            scored = Scored(scored.numbers[new], Update(*(field[new] for field in scored.found)))
+        if not len(scored.numbers):
+            return []
+        self._last, self._again = int(scored.numbers[-1]), 0
+        return [scored]
+
+    def _parsed(self, lines: list[str]) -> Scored:
         cells = [line.split(",") for line in lines]
         if any(len(line) != len(COLUMNS) for line in cells):
-            raise ValueError(f"{self.path} is no table of psp fit --monitor: it has lines of other lengths.")
-        if not cells:
-            return []
-        numbers = np.array([int(line[0]) for line in cells])
-        t2, spe, t2_limit, spe_limit = (np.array([float(line[k] or math.nan) for line in cells]) for k in range(1, 5))
-        outlier = np.array([line[5] == "1" for line in cells])
-        return [Scored(numbers, Update(t2, spe, t2_limit, spe_limit, outlier, np.array([line[6] for line in cells])))]
+            raise TableError(f"{self.path} is no table of psp fit --monitor: it has lines of other lengths.")
+        try:
+            numbers = np.array([int(line[0]) for line in cells])
+            t2, spe, t2_limit, spe_limit = (np.array([float(line[k] or math.nan) for line in cells]) for k in range(1, 5))
+        except ValueError as error:
+            raise TableError(f"{self.path} is no table of psp fit --monitor: {error}.") from None
+        outlier, drift = np.array([line[5] == "1" for line in cells]), np.array([line[6] for line in cells])
+        return Scored(numbers, Update(t2, spe, t2_limit, spe_limit, outlier, drift))

@@ -20,15 +20,16 @@ const counted = (x) => x === null || x === undefined ? "–" : Math.round(x).toL
 function short(x) {
   if (x === null || x === undefined || !isFinite(x)) return "–";
   const size = Math.abs(x);
-  if (size !== 0 && (size >= 1e6 || size < 1e-3)) return x.toExponential(2);
-  return x.toLocaleString("en-US", {maximumSignificantDigits: 4});
+  const text = size !== 0 && (size >= 1e6 || size < 1e-3) ? size.toExponential(2) : size.toLocaleString("en-US", {maximumSignificantDigits: 4});
+  return (x < 0 ? "−" : "") + text.replace("e-", "e−").replace("e+", "e");
 }
 function bytes(x) { return x === null || x === undefined ? "–" : x >= 1e9 ? (x / 1e9).toFixed(2) + " GB" : (x / 1e6).toFixed(0) + " MB"; }
-function span(x) {
-  if (x < 1) return "just now";
-  if (x < 90) return Math.round(x) + " s ago";
-  return x < 5400 ? Math.round(x / 60) + " min ago" : (x / 3600).toFixed(1) + " h ago";
+function duration(x) {
+  if (x < 90) return Math.round(x) + " s";
+  return x < 5400 ? Math.round(x / 60) + " min" : x < 172800 ? (x / 3600).toFixed(1) + " h" : (x / 86400).toFixed(1) + " days";
 }
+function empty(id, is) { $(id).closest("section").classList.toggle("empty", is); }
+const live = (f) => ["running", "watching"].includes(f.status);
 function fact(id, text, value, more) {
   const node = $(id);
   if (node.dataset.text === text + "|" + (more || "")) return;
@@ -44,6 +45,11 @@ const STATES = {running: "Learning", watching: "Watching the file", finished: "F
 function show_status() {
   const f = facts_now, lamp = $("lamp");
   let text = STATES[f.status] || f.status || "", kind = f.status;
+  const quiet = (performance.now() - heard) / 1000 + (f.age || 0);
+  if (f.status === "running" && !f.samples) text = "Waiting for the first rows";
+  else if (f.status === "running" && quiet > 15) text = "Learning; nothing new for " + duration(quiet);
+  else if (f.status === "running" && f.seconds >= 60) text = "Learning for " + duration(f.seconds);
+  else if (f.status !== "running" && f.status !== "watching" && f.seconds >= 1) text += " after " + duration(f.seconds);
   if (f.saved_page) { text = "Saved " + f.saved_page + ", " + text.toLowerCase() + " then"; kind = "finished"; }
   else if (lost) { text = f.status === "running" ? "The connection is lost: these are the last numbers" : text + "; the server has ended"; kind = f.status === "running" ? "lost" : f.status; }
   else if (paused()) { text = "Paused: " + text.toLowerCase() + " goes on behind this page"; kind = "paused"; }
@@ -55,14 +61,18 @@ function show_facts() {
   f.saved_page = document.body.dataset.saved || null;
   facts_now = f;
   put($("title"), f.title);
+  const done = f.total && live(f) ? Math.floor(100 * Math.min(1, f.row / f.total)) + " % · " : "";
+  document.title = (f.monitored && f.alarms ? "⚠ " + counted(f.alarms) + " · " : "") + done + f.title;
   const of = f.total ? "of " + counted(f.total) : f.row !== f.samples && f.samples !== undefined ? "row " + counted(f.row) : "";
   fact("f-samples", counted(f.samples), f.samples, of);
-  fact("f-rate", ["running", "watching"].includes(f.status) ? short_rate(f.rate) : "–", f.rate);
+  const left = f.total && f.rate > 0 && f.status === "running" ? (f.total - f.row) / f.rate : 0;
+  fact("f-rate", short_rate(live(f) ? f.rate : f.mean_rate), f.rate, left >= 1 ? "about " + duration(left) + " left" : !live(f) && f.mean_rate ? "on average" : "");
   const explained = f.explained === undefined || f.explained === null ? "–" : (100 * f.explained).toFixed(2) + " %";
   fact("f-explained", explained, f.explained);
   fact("f-components", counted(f.components), f.components, f.features === undefined ? "" : "of " + counted(f.features) + (f.features === 1 ? " feature" : " features"));
   fact("f-noise", short(f.noise), f.noise);
-  fact("f-outliers", counted(f.outliers), f.outliers, f.judged === null ? "" : "of " + counted(f.judged) + " sampled");
+  const judged = f.judged === null ? "" : f.judged ? "of " + counted(f.judged) + " sampled" : "";
+  fact("f-outliers", f.judged === 0 ? "–" : counted(f.outliers), f.outliers, f.monitored && f.outliers && f.samples ? (100 * f.outliers / f.samples).toFixed(2) + " % of rows" : judged);
   fact("f-alarms", f.monitored ? counted(f.alarms) : "–", f.alarms, f.monitored ? "" : "no monitor");
   fact("f-memory", bytes(f.memory), f.memory);
   heard = performance.now();
@@ -78,27 +88,40 @@ function show_facts() {
 }
 
 function show_age() {
-  const f = facts_now, live = ["running", "watching"].includes(f.status) && !f.saved_page && !paused();
-  fact("f-saved", typeof f.saved === "number" ? span(f.saved + (live ? (performance.now() - heard) / 1000 : 0)) : "–");
+  const f = facts_now, moves = live(f) && !f.saved_page && !paused(), ago = f.saved + (f.age || 0) + (moves ? (performance.now() - heard) / 1000 : 0);
+  fact("f-saved", typeof f.saved !== "number" ? "–" : ago < 1 ? "just now" : duration(ago) + " ago");
 }
-setInterval(show_age, 1000);
+setInterval(() => { show_age(); show_status(); }, 1000);
 function short_rate(x) { return x === null || x === undefined ? "–" : x >= 100 ? counted(x) : short(x); }
 
 function show_words(f) {
-  const last = (name) => { const column = newest.data[name]; return column && column.length ? column[column.length - 1] : NaN; };
+  const n = f.newest, scored = n.row !== undefined, full = f.components >= f.features, flat = f.samples > 0 && !(f.explained > 0);
   let words;
-  if (!isFinite(last("t2"))) words = "Nothing is scored yet: a model needs 20 rows, and 5 a component, first.";
-  else words = "Newest row: T² " + short(last("t2")) + " (limit " + short(last("t2_limit")) + "), SPE " + short(last("spe")) + " (limit " + short(last("spe_limit")) + "). " +
+  if (!scored) words = flat ? "No row is scored: all rows are equal so far." : f.status === "watching" || f.status === "finished" ? "The model has no scores of rows." :
+    "No row is scored yet. That begins after 20 rows, or five for each component.";
+  else words = "Row " + counted(n.row) + ", the newest scored: T² " + short(n.t2) + " (limit " + short(n.t2_limit) + "), SPE " + short(n.spe) + " (limit " + short(n.spe_limit) + "). " +
     (f.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
-    (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "");
+    (f.holes && !f.monitored ? " Rows with missing values are not." : "") +
+    (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "") +
+    (f.monitored ? "" : " Drift is not looked for: psp fit … --monitor alarms.csv, or a Monitor, does that.");
   put($("w-scores"), words);
-  put($("w-alarms"), !f.monitored ? "Drift is not looked for: psp fit … --monitor alarms.csv, or a Monitor, does that." :
-    f.alarms === 0 ? "None so far." : f.alarms > f.listed ? "The newest " + counted(f.listed) + " of " + counted(f.alarms) + "; open one for its row and features." : "Open one for its row and features.");
-  put($("w-explained"), f.explained === undefined || f.explained === null ? "" : (100 * f.explained).toFixed(2) + " % now" +
-    (f.half === null || f.half === undefined ? "" : ", " + f.half.toFixed(2) + " % at half the rows") + (f.exact ? "; exact so far." : "."));
-  put($("w-scree"), f.noise === undefined ? "" : "Noise level " + short(f.noise) + ": the mean variance along the directions left out.");
+  empty("w-scores", !scored);
+  $("h-scores").closest("section").classList.toggle("wide", !f.monitored);
+  $("h-alarms").closest("section").hidden = !f.monitored;
+  put($("w-spe"), full ? "Nothing: there are as many components as features." : "");
+  $("w-spe").hidden = !full;
+  $("w-spe").nextElementSibling.hidden = full;
+  put($("w-alarms"), f.alarms === 0 ? "None so far." : f.alarms > f.listed ? "The newest " + counted(f.listed) + " of " + counted(f.alarms) + "; open one for its row and features." : "Open one for its row and features.");
+  put($("w-explained"), f.explained === undefined || f.explained === null ? "No rows yet." : (100 * f.explained).toFixed(2) + " % now" +
+    (f.half === null || f.half === undefined ? "" : ", " + f.half.toFixed(2) + " % at half the rows") + (f.exact ? ". So far the model is exact: it equals PCA of all these rows." : "."));
+  empty("w-explained", f.explained === undefined);
+  put($("w-scree"), flat ? "All variances are zero." : f.noise === undefined ? "" : "Noise level " + short(f.noise) + ": the mean variance along the directions left out.");
+  put($("w-variances"), f.samples === undefined ? "No rows yet." : flat ? "All variances are zero." : "");
+  empty("w-variances", f.samples === undefined);
   const count = rows.data.row ? rows.data.row.length : 0;
-  put($("w-plane"), count ? counted(count) + " rows, from number " + counted(rows.data.row[0]) + " to " + counted(rows.data.row[count - 1]) + "." : "No rows yet.");
+  put($("w-plane"), count ? counted(count) + " of the rows " + counted(rows.data.row[0]) + " to " + counted(rows.data.row[count - 1]) + (f.holes ? "; missing values are filled in." : ".") :
+    f.status === "watching" || f.status === "finished" ? "The model has no rows with it." : "No rows yet.");
+  empty("w-plane", !count);
 }
 function show_table(f) {
   const body = $("t-scree").tBodies[0], ratios = f.ratios || [];
@@ -116,11 +139,12 @@ function show_table(f) {
 
 // Components
 
-const SHADES = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#F0E442", "#8A8A8A"];
+const SHADES = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D1F", "#8A8A8A"];
 function show_components() {
   const told = read(components), list = $("components"), images = told.components.some((each) => each.image);
   list.className = images ? "images" : "";
-  put($("w-components"), !told.components.length ? "None yet." : images ? "Blue is negative, white is zero, vermilion is positive." : "The largest loadings of each.");
+  const some = told.components.length < facts_now.components ? "The first " + told.components.length + " of " + counted(facts_now.components) + ". " : "";
+  put($("w-components"), !told.components.length ? "None yet." : some + (images ? "Blue is negative, white is zero, vermilion is positive." : "The features with the largest loadings, and the share of the variance."));
   while (list.children.length > told.components.length) list.lastChild.remove();
   told.components.forEach((each, i) => {
     if (!list.children[i]) list.append(make("li"));
@@ -204,7 +228,7 @@ function open_alarm(number, focus) {
   detail.append(make("h3", each.title), make("p", each.found, {class: "words"}));
   if (!each.features) { detail.append(make("p", "Its row is no longer kept.", {class: "words"})); return; }
   const s = each.scores;
-  detail.append(make("p", "T² " + short(s.t2) + " (limit " + short(s.t2_limit) + "), SPE " + short(s.spe) + " (limit " + short(s.spe_limit) + ").", {class: "words"}));
+  detail.append(make("p", "An alarm comes from many rows together; this is the one at which it was raised. T² " + short(s.t2) + " (limit " + short(s.t2_limit) + "), SPE " + short(s.spe) + " (limit " + short(s.spe_limit) + ").", {class: "words"}));
   if (each.pictures) {
     const shots = make("div", null, {class: "shots"});
     for (const picture of each.pictures) {
@@ -220,7 +244,9 @@ function open_alarm(number, focus) {
   const most = {spe: Math.max(...each.features.map((one) => Math.abs(one.spe || 0)), 1e-300), t2: Math.max(...each.features.map((one) => Math.abs(one.t2 || 0)), 1e-300)};
   for (const one of each.features) {
     const line = make("tr");
-    line.append(make("td", one.name), make("td", short(one.value)), metered(one.spe, most.spe, "#D55E00"), metered(one.t2, most.t2, "#0072B2"));
+    const name = make("td");
+    name.append(make("span", one.name, {class: "name", title: one.name}));
+    line.append(name, make("td", short(one.value)), metered(one.spe, most.spe, "#D55E00"), metered(one.t2, most.t2, "#0072B2"));
     body.append(line);
   }
   const top = make("thead");
@@ -231,7 +257,7 @@ function open_alarm(number, focus) {
 }
 function metered(value, most, colour) {
   const cell = make("td", short(value));
-  cell.append(make("span", null, {class: "meter", style: "width: " + (100 * Math.abs(value || 0) / most).toFixed(1) + "%; --c: " + colour}));
+  cell.append(make("span", null, {class: value < 0 ? "meter less" : "meter", style: "width: " + (100 * Math.abs(value || 0) / most).toFixed(1) + "%; --c: " + colour}));
   return cell;
 }
 
@@ -239,14 +265,15 @@ function metered(value, most, colour) {
 
 const x = $("x"), y = $("y"), axes = $("axes"), colour = $("colour");
 function fill_choices() {
-  const count = Math.max(1, Math.min(10, facts_now.components || 1));
+  const count = Math.max(1, Math.min(10, facts_now.components || 1)), row = make("option", "row number", {value: "row"});
   let changed = false;
-  for (const [select, first] of [[x, 1], [y, 2]]) {
-    if (select.options.length === count) continue;
-    const kept = Number(select.dataset.chosen || first);
+  for (const [select, first] of [[x, count > 1 ? "1" : "row"], [y, count > 1 ? "2" : "1"]]) {
+    if (select.options.length === count + (select === x)) continue;
+    const kept = select.dataset.chosen || first;
     select.replaceChildren();
-    for (let k = 1; k <= count; k++) select.append(make("option", String(k), {value: String(k)}));
-    select.value = String(Math.min(kept, count));
+    for (let k = 1; k <= count; k++) select.append(make("option", "axis " + k, {value: String(k)}));
+    if (select === x) select.append(row);
+    select.value = Number(kept) > count ? first : kept;
     changed = true;
   }
   const ids = facts_now.ids || [];
@@ -258,9 +285,9 @@ function fill_choices() {
   if (changed) choose();
 }
 function choose() {
-  points.glyph.x = {field: axes.value + x.value};
+  points.glyph.x = {field: x.value === "row" ? "row" : axes.value + x.value};
   points.glyph.y = {field: axes.value + y.value};
-  plane.below[0].axis_label = (axes.value === "s" ? "stable axis " : "component ") + x.value;
+  plane.below[0].axis_label = x.value === "row" ? "row" : (axes.value === "s" ? "stable axis " : "component ") + x.value;
   plane.left[0].axis_label = (axes.value === "s" ? "stable axis " : "component ") + y.value;
   if (colour.value.startsWith("id")) points.glyph.fill_color = {field: "colour" + colour.value.slice(2)};
   else points.glyph.fill_color = {field: colour.value, transform: colour.value === "spe" ? by_spe : by_row};
@@ -270,7 +297,7 @@ function show_legend(legends) {
   const key = $("k-plane"), ids = facts_now.ids || [];
   key.replaceChildren();
   if (colour.value.startsWith("id")) {
-    for (const [text, shade] of (legends || {})[ids[Number(colour.value.slice(2))]] || []) key.append(key_item("dot", shade, text || "(empty)"));
+    for (const [text, shade] of (legends || {})[ids[Number(colour.value.slice(2))]] || []) key.append(key_item("dot", shade, text.trim() || "(empty)"));
   } else {
     const ends = colour.value === "row" ? ["older", "newer"] : ["small SPE", "large SPE"];
     key.append(document.createTextNode(ends[0]), make("span", null, {class: "k ramp"}), document.createTextNode(ends[1]));
