@@ -271,6 +271,91 @@ def quoted_and_inches(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [text[0] + ",pipe", *(f"{line},{words[i % 2]}" for i, line in enumerate(text[1:]))])
 
 
+@case(notes="delimiter ';', decimal ',', thousands '\\.'", exclude="Größe")
+def excel_in_german(folder: Path, X: Floats) -> Any:
+    def written(value: float) -> str:
+        return f"{value:,.2f}".replace(",", "_").replace(".", ",").replace("_", ".")
+
+    rows = [f"{written(1e6 * i)};{line}" for i, line in enumerate(lines(X, ";", None, ","))]
+    return put(folder / "x.csv", [";".join(["Größe", *NAMES]), *rows], "cp1252", "\r\n")
+
+
+@case(notes="delimiter ',', decimal '\\.', thousands ','", exclude="big")
+def thousands_in_quotes(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", ["big," + text[0], *(f'"{1234.5 + i:,}",{line}' for i, line in enumerate(text[1:]))])
+
+
+@case(notes="3 lines before the table skipped")
+def title_lines_with_delimiters(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", ["Report of station 7;;;;", "Operator;9;;;", ";;;;", *lines(X, ";", decimal=",")], "utf-8-sig", "\r\n")
+
+
+@case(notes=r"1 line of words below the names \(m, m/s, …\) left out")
+def units_below_the_names(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0], "m,m/s,,,dB", *text[1:]])
+
+
+@case(notes="was taken as row labels and left out")
+def pandas_with_two_indices(folder: Path, X: Floats) -> Any:
+    index = pd.MultiIndex.from_product([["a", "b"], range(N // 2)])
+    pd.DataFrame(X, columns=NAMES, index=index).to_csv(folder / "x.csv")
+    return folder / "x.csv"
+
+
+@case(notes="an unnamed second column 0, 1, 2, … was taken as row numbers and left out")
+def pandas_written_and_read_and_written(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES).to_csv(folder / "once.csv")
+    pd.read_csv(folder / "once.csv").to_csv(folder / "x.csv")
+    return folder / "x.csv"
+
+
+@case(notes="was taken as row numbers and left out")
+def pandas_index_after_a_shuffle(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES, index=np.random.default_rng(0).permutation(N)).to_csv(folder / "x.csv")
+    return folder / "x.csv"
+
+
+@case(names=["2023", "2022", "2021", "2020", "2019"], notes="counts down and was taken as names")
+def years_that_fall(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", lines(X, names=["2023", "2022", "2021", "2020", "2019"]))
+
+
+@case(names=["400.0", "400.5", "401.0", "401.5", "402.0"], notes="counts up and was taken as names")
+def wavelengths_as_names(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", lines(X, names=["400.0", "400.5", "401.0", "401.5", "402.0"]))
+
+
+@case(names=["2019", "2020", "2021", "2022", "2023"], notes="counts up and was taken as names", ids="Country")
+def countries_and_years(folder: Path, X: Floats) -> Any:
+    text = lines(X, names=["2019", "2020", "2021", "2022", "2023"])
+    return put(folder / "x.csv", ["Country," + text[0], *(f"C{i},{line}" for i, line in enumerate(text[1:]))])
+
+
+@case(exclude="note")
+def quoted_cells_of_several_lines_first(folder: Path, X: Floats) -> Any:
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame.insert(0, "note", [f'one\ntwo, {i}\n\n"three"' for i in range(N)])
+    frame.to_csv(folder / "x.csv", index=False)
+    return folder / "x.csv"
+
+
+@case(notes="read as text, by its first bytes")
+def text_without_an_ending(folder: Path, X: Floats) -> Any:
+    return put(folder / "measurements", lines(X, "\t"))
+
+
+@case(names=None, notes="read as text, by its first bytes")
+def fixed_width_in_a_dat(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.dat", ["".join(f"{value:14.6f}" for value in row) for row in X.tolist()])
+
+
+@case(exclude=5, names=None)
+def iris_data(folder: Path, X: Floats) -> Any:
+    return put(folder / "iris.data", [*(f"{line},Iris-setosa" for line in lines(X, names=None)), "", ""])
+
+
 # Compressed, packed, in pieces
 
 
@@ -420,6 +505,49 @@ def npy_gzipped(folder: Path, X: Floats) -> Any:
     return folder / "x.npy.gz"
 
 
+@case(notes="read as .parquet, by its first bytes")
+def parquet_under_the_name_of_text(folder: Path, X: Floats) -> Any:
+    pq.write_table(pa.table(dict(zip(NAMES, X.T, strict=True))), folder / "x.csv")
+    return folder / "x.csv"
+
+
+@case(notes="the row index day of pandas was left out")
+def parquet_with_a_named_index(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES, index=pd.Index(np.random.default_rng(0).permutation(N), name="day")).to_parquet(folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+@case()
+def json_lines_named_json(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES).to_json(folder / "x.json", orient="records", lines=True, double_precision=15)
+    return folder / "x.json"
+
+
+@case(names=["2019", "2020", "2021", "2022", "2023"], notes="counts up and was taken as names")
+def excel_with_years(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=[2019, 2020, 2021, 2022, 2023]).to_excel(folder / "x.xlsx", index=False)
+    return folder / "x.xlsx"
+
+
+@case(notes="1 line before the table skipped")
+def excel_with_a_title_and_units(folder: Path, X: Floats) -> Any:
+    book = openpyxl.Workbook()
+    for row in [["Report"], NAMES, ["m", "m/s", None, None, "dB"], *X.tolist()]:
+        book.active.append(row)
+    book.save(folder / "x.xlsx")
+    return folder / "x.xlsx"
+
+
+@case(names=[f"gene{i}" for i in range(5)], notes="genes are its rows, by the tables beside it")
+def cell_ranger_folder(folder: Path, X: Floats) -> Any:
+    entries = [f"{i + 1} {j + 1} {value!r}" for j, row in enumerate(X.tolist()) for i, value in enumerate(row)]
+    text = ["%%MatrixMarket matrix coordinate real general", f"5 {N} {len(entries)}", *entries]
+    (folder / "matrix.mtx.gz").write_bytes(gzip.compress("\n".join(text).encode()))
+    (folder / "features.tsv.gz").write_bytes(gzip.compress("".join(f"ENS{i}\tgene{i}\tGene Expression\n" for i in range(5)).encode()))
+    (folder / "barcodes.tsv.gz").write_bytes(gzip.compress("".join(f"AC{i}-1\n" for i in range(N)).encode()))
+    return folder
+
+
 # What is wrong, and said
 
 
@@ -467,10 +595,97 @@ def a_row_with_a_value_too_many(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [*text[:12], text[12] + ",1", *text[13:]])
 
 
-@case(r"x\.csv, row 12 \(line 13\): it has the text '1\.234,5' in column 0", delimiter=";", decimal=",")
-def thousands_with_points(folder: Path, X: Floats) -> Any:
+@case(r"x\.csv, row 12 \(line 13\): it has the text '12 345' in column 0 \('depth'\) \(--thousands ' ' if it is a number\)")
+def a_number_with_a_space_in_it(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [*text[:12], "12 345," + text[12].partition(",")[2], *text[13:]])
+
+
+@case(r"x\.tsv: '1,100' may be 1100 or 1\.100; say which: --thousands , or --decimal ,")
+def commas_that_may_be_either(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.tsv", ["\t".join(NAMES), *("\t".join(f"{1000 + abs(int(value)):,}" for value in row) for row in X.tolist())])
+
+
+@case(r"x\.csv: '1\.100' may be 1100 or 1\.100; say which: --thousands \. or --decimal \.")
+def points_that_may_be_either(folder: Path, X: Floats) -> Any:
+    rows = [";".join(f"{1000 + abs(int(value)):,}".replace(",", ".") for value in row[:4]) + ";7" for row in X.tolist()]
+    return put(folder / "x.csv", [";".join(NAMES), *rows])
+
+
+@case(r"x\.csv, row 12 \(line 13\): it has the text '\?' in column 0 \('depth'\) \(--na-values '\?' if it stands for a missing value\)")
+def a_question_mark(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [*text[:12], "?," + text[12].partition(",")[2], *text[13:]])
+
+
+@case(r"x\.csv, row 12 \(line 13\): it has 1 value where 5 are expected \(--comment '#' if it is a comment\)")
+def a_comment_late(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [*text[:12], "# paused", *text[12:]])
+
+
+@case(r"x\.csv, row 40 \(line 41\): it has the text '(\d|\.)+' in column 0")
+def one_row_with_points_among_commas(folder: Path, X: Floats) -> Any:
     text = lines(X, ";", decimal=",")
-    return put(folder / "x.csv", [*text[:12], "1.234,5;" + text[12].partition(";")[2], *text[13:]])
+    return put(folder / "x.csv", [*text[:40], text[40].replace(",", "."), *text[41:]])
+
+
+@case(r"x\.csv, row 1 \(line 2\): it has the text 'bad' in column 0")
+def a_bad_first_row_is_no_line_of_units(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0], "bad," + text[1].partition(",")[2], *text[2:]])
+
+
+@case(r"x\.npy is text, and its name says otherwise: let it end in \.csv")
+def text_under_the_name_of_numpy(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.npy", lines(X))
+
+
+@case(r"x\.json is one JSON array; write JSON lines")
+def json_array(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES).to_json(folder / "x.json", orient="records")
+    return folder / "x.json"
+
+
+@case(r"x\.xls is a workbook of Excel 97 to 2003: save it as \.xlsx or \.csv")
+def old_excel(folder: Path, X: Floats) -> Any:
+    (folder / "x.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512))
+    return folder / "x.xls"
+
+
+@case(r"x\.pkl is of no known kind, by name or first bytes")
+def a_pickle(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X).to_pickle(folder / "x.pkl")
+    return folder / "x.pkl"
+
+
+@case(r"measurments\.csv does not exist \(is .*measurements\.csv meant\?\)")
+def a_file_misspelt(folder: Path, X: Floats) -> Any:
+    put(folder / "measurements.csv", lines(X))
+    return folder / "measurments.csv"
+
+
+@case(r"x\.xlsx::Info has no numbers in its first rows: .* This is the first sheet; .*x\.xlsx::NAME reads another \(Data\)")
+def excel_with_words_in_the_first_sheet(folder: Path, X: Floats) -> Any:
+    with pd.ExcelWriter(folder / "x.xlsx") as book:
+        pd.DataFrame({"made by": ["a machine"]}).to_excel(book, sheet_name="Info", index=False)
+        pd.DataFrame(X, columns=NAMES).to_excel(book, sheet_name="Data", index=False)
+    return folder / "x.xlsx"
+
+
+@case(r"x\.npy, row 5: it has an empty or NaN value in column 2", na_values="-999")
+def a_number_that_stands_for_nothing_in_numpy(folder: Path, X: Floats) -> Any:
+    holed = X.copy()
+    holed[4, 2] = -999
+    np.save(folder / "x.npy", holed)
+    return folder / "x.npy"
+
+
+@case(r"x\.csv, row 5 \(line 6\): it has an empty or NaN value in column 2", na_values="-9999")
+def a_number_that_stands_for_nothing_written_otherwise(folder: Path, X: Floats) -> Any:
+    holed = X.copy()
+    holed[4, 2] = -9999.0
+    return put(folder / "x.csv", lines(holed))
 
 
 @case(r"x\.csv\.gz: the compressed data \(gzip\) is damaged or cut short")

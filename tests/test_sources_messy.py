@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 
 from online_psp import OnlinePCA
 from online_psp.io.sources import Source, SourceError, open_source
@@ -64,7 +65,7 @@ def test_they_go_on_from_any_row(messy: dict[str, Any], each: Case) -> None:
     source = open_source(messy[each.name], **each.options)
     for start in (0, 19, 20, 59, 60):
         blocks = list(source.blocks(7, start))
-        rows = np.concatenate([np.zeros((0, 5)), *(block.rows for block in blocks)])
+        rows = np.concatenate([np.zeros((0, 5)), *(block.rows.toarray() if issparse(block.rows) else block.rows for block in blocks)])
         np.testing.assert_array_equal(rows, clean()[start:])
         assert [block.start for block in blocks] == list(range(start, 60, 7))
 

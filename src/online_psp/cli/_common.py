@@ -39,9 +39,15 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
         usage(f"--dtype: {error}." if dtype is not None else f"{', '.join(names)}: {error}.")
     for sentence in [] if quiet else getattr(source, "notes", []):
         say(sentence)
-    for sentence in getattr(source, "warnings", []):
-        say(sentence)
+    say_warnings(source)
     return source
+
+
+def say_warnings(source: Any) -> None:
+    """What may be wrong with the data of a source, as far as it is known now and was not said before."""
+    found: list[str] = getattr(source, "warnings", [])
+    while found:
+        say(found.pop(0))
 
 
 def holes_for(missing: Any) -> dict[str, str]:

@@ -91,6 +91,7 @@ READING: dict[str, Option] = {
     "header": Option(bool, ("--header/--no-header",), "Whether the first line of text has column names; detected by default."),
     "delimiter": Option(str, ("--delimiter",), "Delimiter between values in text files; detected by default."),
     "decimal": Option(str, ("--decimal",), "Decimal separator in text files, . or , (detected by default)."),
+    "thousands": Option(str, ("--thousands",), "Sign between thousands in text files, as in 1,234.5 (detected by default)."),
     "na_values": Option(
         str, ("--na-values",), "Strings to read as missing values, comma-separated, besides the usual ones.", convert=_columns
     ),

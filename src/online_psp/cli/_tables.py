@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 import typer
 
-from online_psp.cli._common import check_not_source, echo, plural, print_json, writing
-from online_psp.cli._errors import usage
+from online_psp.cli._common import check_not_source, echo, plural, print_json, say_warnings, writing
+from online_psp.cli._errors import say, usage
 from online_psp.cli._options import check_on_bad_row
 from online_psp.cli._writers import FORMATS, Table, append_to
 
@@ -74,8 +74,15 @@ def write_table(job: Job, source: Any, way: Way, reading: dict[str, Any], *, who
     if str(job.output) == "-":
         FORMATS[job.form].write(sys.stdout.buffer, parts, table)
         sys.stdout.buffer.flush()
+    else:
+        _write(job, parts, table)
+    say_warnings(source)
+    if str(job.output) == "-":
+        if counts["bad"] and not job.quiet:
+            say(
+                f"{plural(counts['bad'], 'row')} of {counts['rows']:,} {'is' if counts['bad'] == 1 else 'are'} bad, and empty in the output"
+            )
         return
-    _write(job, parts, table)
     if job.as_json:
         print_json({"output": str(job.output), **counts, "columns": len(table.names)})
     elif not job.quiet:

@@ -11,7 +11,17 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import check_not_source, echo, holes_for, known_reading, open_rows, plural, print_json, remembered_columns
+from online_psp.cli._common import (
+    check_not_source,
+    echo,
+    holes_for,
+    known_reading,
+    open_rows,
+    plural,
+    print_json,
+    remembered_columns,
+    say_warnings,
+)
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
 from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
 from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
@@ -163,6 +173,8 @@ def _run(task: Task) -> None:
             if isinstance(error, OSError) and error.filename is None:
                 sentence = f"{task.output}: {error.strerror or error}."
             raise fail(f"{sentence}{_left(task, run, saving, earlier)}", DATA if isinstance(error, OSError) else code) from None
+        finally:
+            say_warnings(source)
     seconds = time.monotonic() - began
     _report(task, run, seconds)
     if page is not None:

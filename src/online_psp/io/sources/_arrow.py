@@ -45,7 +45,7 @@ def open_arrow(place: Place, options: Options) -> Source:
         import pyarrow  # noqa: F401
     except ImportError:
         raise MissingExtraError(f"Reading {place.name} needs pyarrow: pip install 'online-psp[arrow]'.") from None
-    parquet = place.short.lower().endswith(PARQUET)
+    parquet = place.short.lower().endswith(PARQUET) or (not place.short.lower().endswith(IPC) and _begins(place, b"PAR1"))
     try:
         schema, rows = _schema(place, parquet, options)
     except (SourceError, KeyboardInterrupt):
@@ -93,6 +93,11 @@ def open_arrow(place: Place, options: Options) -> Source:
     )
 
 
+def _begins(place: Place, magic: bytes) -> bool:
+    with place.open() as file:
+        return file.read(len(magic)) == magic
+
+
 def _list_names(names: list[str], widths: list[int]) -> list[str]:
     """embedding.0, embedding.1, …"""
     return [name if width == 1 else f"{name}.{i}" for name, width in zip(names, widths, strict=True) for i in range(width)]
@@ -132,7 +137,7 @@ def _index_columns(schema: Any) -> set[str]:
         stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
     except (ValueError, AttributeError):
         return set()
-    return {name for name in stored if isinstance(name, str) and name in schema.names and name.startswith("__index_level_")}
+    return {name for name in stored if isinstance(name, str) and name in schema.names}
 
 
 def _numpy_kind(kind: Any) -> Any:

@@ -15,7 +15,8 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, times_of
 from online_psp.io.sources._lines import Batch
-from online_psp.io.sources._sniff import NA, WHITESPACE, Dialect, is_number, number, split
+from online_psp.io.sources._numerals import NA, THOUSANDS, Signs, grouping, is_number, number
+from online_psp.io.sources._sniff import COMMENTS, WHITESPACE, Dialect, split
 from online_psp.io.sources._source import Chunk, SourceError
 
 try:
@@ -103,13 +104,19 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if dialect.decimal != "," and not any(is_number(text) for text in dialect.na - NA):
+    signs = dialect.signs
+    if signs == (".", None) and not any(is_number(text) for text in dialect.na - NA):
         try:
             return np.asarray(pc.cast(cells, pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowException:
             pass
     trimmed = pc.utf8_trim_whitespace(cells)
-    if dialect.decimal == ",":
+    if signs.thousands is not None:
+        grouped = pc.match_substring_regex(trimmed, grouping(signs))
+        trimmed = pc.if_else(grouped, pc.replace_substring(trimmed, signs.thousands, ""), trimmed)
+        if pc.any(pc.match_substring(trimmed, signs.thousands)).as_py():
+            raise pa.ArrowInvalid("the thousands are not in groups of three")
+    if signs.decimal == ",":
         if pc.any(pc.match_substring(trimmed, ".")).as_py():
             raise pa.ArrowInvalid("a point in place of a comma")
         trimmed = pc.replace_substring(trimmed, ",", ".")
@@ -121,7 +128,7 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
 def _by_numpy(text: bytes, table: Table, rows: int) -> Chunk | None:
     """Where there is no pyarrow: plain numbers only."""
     dialect, choice = table.dialect, table.choice
-    if choice.ids or choice.time is not None or dialect.decimal == "," or dialect.na - frozenset(("", "nan", "NaN")) != _PLAIN:
+    if choice.ids or choice.time is not None or dialect.signs != (".", None) or dialect.na - frozenset(("", "nan", "NaN")) != _PLAIN:
         return None
     lines = text.decode("utf-8", "replace").splitlines()
     if any(line.count(dialect.delimiter) != dialect.width - 1 for line in lines):
@@ -187,14 +194,25 @@ def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
     """What is wrong with a row, or its numbers."""
     dialect = table.dialect
     if len(cells) != dialect.width:
-        return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected", []
+        comment = "" if cells[0][:1] not in COMMENTS else f" (--comment '{cells[0][:1]}' if it is a comment)"
+        return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{comment}", []
     values = []
     for at in table.choice.features:
         cell = cells[at]
         if cell in dialect.na:
             values.append(np.nan)
-        elif is_number(cell, dialect.decimal):
-            values.append(number(cell, dialect.decimal))
+        elif is_number(cell, dialect.signs):
+            values.append(number(cell, dialect.signs))
         else:
-            return f"has the text {cell[:40]!r} in {table.column(at)}", []
+            return f"has the text {cell[:40]!r} in {table.column(at)}{_hint(cell, dialect)}", []
     return None, values
+
+
+def _hint(cell: str, dialect: Dialect) -> str:
+    """What may be done about a text, where that can be guessed."""
+    if not any(map(str.isalnum, cell)) and len(cell) < 4:
+        return f" (--na-values '{cell}' if it stands for a missing value)"
+    for sign in THOUSANDS:
+        if sign in cell and dialect.signs.thousands is None and is_number(cell, Signs(dialect.signs.decimal, sign)):
+            return f" (--thousands '{sign}' if it is a number)"
+    return ""

@@ -149,6 +149,39 @@ def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return found, changed
 
 
+def text_columns(wrong: list[int], features: list[int], names: Sequence[str] | None, name: str) -> str:
+    """A sentence about columns that are text, and what to do about them."""
+
+    def shown(at: int) -> str:
+        return f"{at} ({names[at]!r})" if names else str(at)
+
+    one = len(wrong) == 1
+    named = ", ".join(shown(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+    if len(wrong) == len(features):
+        return f"{name} has no numbers in its first rows: column{'' if one else 's'} {named} {'is' if one else 'are'} text."
+    leave = ",".join(_quoted(names[at]) if names else str(at) for at in wrong[:5])
+    rest = _ranges([at for at in features if at not in wrong])
+    return (
+        f"{name}: column{'' if one else 's'} {named} {'is' if one else 'are'} text: leave {'it' if one else 'them'} out "
+        f"(--exclude {leave}), or pick the columns of numbers (--columns {rest}); --ids carries text through."
+    )
+
+
+def _quoted(name: str) -> str:
+    return f"'\"{name}\"'" if "," in name else f"'{name}'" if " " in name else name
+
+
+def _ranges(numbers: list[int]) -> str:
+    """1,2,3,7 as ``1-3,7``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(one) if one == two else f"{one}-{two}" for one, two in parts[:8])
+
+
 def times_of(cells: Sequence[str], name: str) -> Array:
     """Seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; what is empty or neither becomes NaN or NaT."""
     try:

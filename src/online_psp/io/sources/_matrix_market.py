@@ -1,4 +1,4 @@
-"""Matrix Market text, plain or compressed; its rows are the samples.
+"""Matrix Market text, plain or compressed; its rows are the samples, but for the genes × cells that Cell Ranger writes.
 
 The entries come in any order, so all of them are read before the first row is known: a few times their number in memory, and never a dense
 table. It is read here and not with `scipy.io.mmread`, which is faster for real numbers but ends the process with a segmentation fault where
@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from scipy.sparse import coo_array
 
 from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import clear_file
+from online_psp.io.sources._columns import picked
+from online_psp.io.sources._names import labelled, numbered
 from online_psp.io.sources._numpy import table_source
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
@@ -26,6 +29,7 @@ from online_psp.io.sources._sparse import damaged, open_sparse, reading
 
 _LONG = re.compile(rb"[+-]?\d{19,}")
 _PIECE = 1 << 24  # bytes of text at a time
+_MOST_NAMES = 1 << 28  # bytes; names that are cut off do not fit the matrix
 _KIND = "Matrix Market file"
 _LAYOUTS, _FIELDS = ("coordinate", "array"), ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -46,6 +50,7 @@ class Header(NamedTuple):
 def open_matrix_market(place: Place, options: Options) -> Source:
     """A file of coordinates gives sparse rows, one that is a dense array dense ones."""
     name = place.name
+    beside = None if place.path is None else _beside(place.path)
     with reading(name, _KIND), clear_file(place.open(), name) as file:
         header = _header(file, name)
         _check_size(header, options, name)
@@ -53,9 +58,58 @@ def open_matrix_market(place: Place, options: Options) -> Source:
             array = _dense(file, header, name)
             check_shape(array.shape, name)
             found = table_source(array, None, sliced(array, len(array)), name, "mtx", options)
-        else:
-            found = open_sparse(_coordinates(file, header, name), options, name)
-    return replace(found, kind="mtx", prints=(place.print(),))
+            return picked(replace(found, prints=(place.print(),)), options.wanted)
+        matrix = _coordinates(file, header, name)
+    if beside is None or matrix.shape not in (shapes := (beside.shape, beside.shape[::-1])):
+        found = open_sparse(matrix, options, name)
+        return picked(replace(found, kind="mtx", prints=(place.print(),)), options.wanted)
+    turned = matrix.shape == shapes[0]
+    found = open_sparse(matrix.T if turned else matrix, options, name)
+    note = f"genes are its {'rows' if turned else 'columns'}, by the tables beside it: cells are samples, and genes have their names"
+    found = replace(found, kind="mtx", prints=(place.print(),), feature_names=numbered(beside.genes), notes=[*found.notes, note])
+    return labelled(found, {"barcodes": np.array(beside.cells, dtype=object)}, options)
+
+
+class _Beside(NamedTuple):
+    """The tables that Cell Ranger writes beside a matrix."""
+
+    genes: list[str]
+    cells: list[str]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix, as Cell Ranger writes it."""
+        return len(self.genes), len(self.cells)
+
+
+def _beside(path: Path) -> _Beside | None:
+    """For ``matrix.mtx.gz``, also as ``GSM123_matrix.mtx.gz``: what ``features.tsv.gz`` and ``barcodes.tsv.gz`` say."""
+    prefix, found, _ = path.name.partition("matrix.mtx")
+    if not found:
+        return None
+    genes = _table(path.parent, prefix, ("features", "genes"), 1)
+    cells = _table(path.parent, prefix, ("barcodes",), 0)
+    return None if genes is None or cells is None else _Beside(genes, cells)
+
+
+def _table(folder: Path, prefix: str, stems: tuple[str, ...], column: int) -> list[str] | None:
+    for stem in stems:
+        for ending in (".tsv.gz", ".tsv"):
+            path = folder / f"{prefix}{stem}{ending}"
+            if path.is_file():
+                with clear_file(path.open("rb"), str(path)) as file:
+                    text = file.read(_MOST_NAMES)
+                cells = [line.split("\t") for line in text.decode("utf-8", "replace").splitlines() if line]
+                return [row[min(column, len(row) - 1)] for row in cells]
+    return None
+
+
+def is_ten_x_folder(folder: Path) -> Path | None:
+    """The matrix in a folder as Cell Ranger writes it."""
+    for name in ("matrix.mtx.gz", "matrix.mtx"):
+        if (folder / name).is_file() and _table(folder, "", ("barcodes",), 0) is not None:
+            return folder / name
+    return None
 
 
 def _check_size(header: Header, options: Options, name: str) -> None:

@@ -15,17 +15,30 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from online_psp.io.sources._arrow import IPC, PARQUET, open_arrow
-from online_psp.io.sources._bytes import COMPRESSED, clear_file
+from online_psp.io.sources._bytes import COMPRESSED
 from online_psp.io.sources._columns import Columns, Wanted, picked
+from online_psp.io.sources._contents import check_json, ending_by_content
 from online_psp.io.sources._hdf5 import open_hdf5
 from online_psp.io.sources._images import SUFFIXES as PICTURES
 from online_psp.io.sources._images import open_images
 from online_psp.io.sources._mat import open_mat
-from online_psp.io.sources._matrix_market import open_matrix_market
+from online_psp.io.sources._matrix_market import is_ten_x_folder, open_matrix_market
 from online_psp.io.sources._memory import open_object
-from online_psp.io.sources._numpy import looks_like_idx, npz_names, open_idx, open_npy, open_npz, open_raw, open_raw_stream
+from online_psp.io.sources._numpy import npz_names, open_idx, open_npy, open_npz, open_raw, open_raw_stream
 from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place, expand, files_in, in_zip, is_url, local, natural_key, remote, split_member, zip_members
+from online_psp.io.sources._places import (
+    Place,
+    expand,
+    files_in,
+    in_zip,
+    is_url,
+    local,
+    natural_key,
+    remote,
+    similar,
+    split_member,
+    zip_members,
+)
 from online_psp.io.sources._records import open_excel, open_jsonl
 from online_psp.io.sources._several import open_several
 from online_psp.io.sources._sniff import TextOptions
@@ -48,6 +61,11 @@ def _npz(place: Place, options: Options) -> Source:
     return open_npz(place, options)
 
 
+def _json(place: Place, options: Options) -> Source:
+    check_json(place)
+    return open_jsonl(Feed(place.name, place), options)
+
+
 def _picking(opener: Opener) -> Opener:
     """For readers that give all columns, as numbers."""
     return lambda place, options: picked(opener(place, options), options.wanted)
@@ -57,11 +75,11 @@ def _picking(opener: Opener) -> Opener:
 FORMATS: dict[str, Opener] = {
     ".npy": _picking(open_npy),
     ".npz": _picking(_npz),
-    ".mtx": _picking(open_matrix_market),
+    ".mtx": open_matrix_market,
     ".csv": _text(","),
     **dict.fromkeys((".tsv", ".tab"), _text("\t")),
     ".txt": _text(" "),
-    **dict.fromkeys((".jsonl", ".ndjson"), lambda place, options: open_jsonl(Feed(place.name, place), options)),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json),
     **dict.fromkeys((".xlsx", ".xlsm"), open_excel),
     **dict.fromkeys((*PARQUET, *IPC), open_arrow),
     **dict.fromkeys((".h5", ".hdf5", ".hdf", ".h5ad"), open_hdf5),
@@ -88,6 +106,7 @@ def open_source(
     header: bool | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     na_values: Sequence[str] | str | None = None,
     comment: str | None = None,
     skip_rows: int | None = None,
@@ -118,7 +137,7 @@ def open_source(
         The columns to learn from, or not to.
     header : bool, optional
         Whether text begins with names; told from the first lines by default.
-    delimiter, decimal, comment, skip_rows, encoding : optional
+    delimiter, decimal, thousands, comment, skip_rows, encoding : optional
         How text is written; told from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
     na_values : sequence of str, optional
         Texts that stand for missing values, besides the usual ones.
@@ -151,9 +170,8 @@ def open_source(
     if max_memory is not None and max_memory < 1 << 16:
         raise UnknownSourceError(f"At least 64 kB must be allowed for a block; got max_memory={max_memory}.")
     _check_dtype(dtype, features)
-    text = TextOptions(
-        header, delimiter, decimal, [na_values] if isinstance(na_values, str) else na_values, comment, skip_rows, encoding, keep_index
-    )
+    missing_texts = [na_values] if isinstance(na_values, str) else na_values
+    text = TextOptions(header, delimiter, decimal, missing_texts, comment, skip_rows, encoding, keep_index, thousands)
     wanted = Wanted(columns, exclude, ids, time_column)
     options = Options(dtype, features, wanted, text, None, missing, final, grey, max_memory or default_max_memory())
     try:
@@ -206,7 +224,7 @@ def _open_name(name: str, options: Options) -> Source:
         return _open_places([local(path) for path in paths], options, file)
     path = Path(file).expanduser()
     if not path.exists():
-        raise UnknownSourceError(f"{file} does not exist.")
+        raise UnknownSourceError(f"{file} does not exist{similar(path)}.")
     if path.is_dir():
         return _open_folder(path, options)
     if not path.is_file():
@@ -275,28 +293,54 @@ def _open_places(places: list[Place], options: Options, name: str) -> Source:
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    if place.name.lower().endswith(".zip"):
+    named = ".zip" if place.name.lower().endswith(".zip") else ".bin" if options.features is not None else _suffix(place.short)
+    suffix = _by_content(place, named) if options.features is None else named
+    if suffix == ".zip":
         return _open_zip(place, options)
-    suffix = ".bin" if options.features is not None else _suffix(place.short)
-    if suffix in (None, ".bin", ".dat", ".raw") and options.features is None:
-        suffix = _by_content(place) or suffix
     if suffix is None:
         if Path(place.short).suffix.lower() in PICTURES:
             raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
-        known = ", ".join(dict.fromkeys([*FORMATS, ".zip"]))
         raise UnknownSourceError(
-            f"{place.name} has no known ending ({known}; also with {', '.join(COMPRESSED)}); for raw binary give --features and --dtype."
+            f"{place.name} is of no known kind, by name or first bytes: text, JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, "
+            "Matrix Market, MATLAB and pictures can be read; for raw binary give --features and --dtype."
         )
     if options.member is not None and suffix not in (".npz", ".h5", ".hdf5", ".hdf", ".h5ad", ".zarr", ".xlsx", ".xlsm", ".mat"):
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
-    return FORMATS[suffix](place, options)
+    if suffix == named:
+        return _open_as_named(place, suffix, options)
+    found = FORMATS[suffix](place, options)
+    found.notes.append(f"read as {'text' if suffix == '.txt' else suffix}, by its first bytes")
+    return found
 
 
-def _by_content(place: Place) -> str | None:
-    """For names that say nothing."""
-    with clear_file(place.open(), place.name) as file:
-        head = file.read(8)
-    return ".idx" if looks_like_idx(head) else None
+_SAY_LITTLE = (None, ".bin", ".dat", ".raw")
+_OF_TEXT = (".csv", ".tsv", ".tab", ".txt")
+
+
+def _by_content(place: Place, named: str | None) -> str | None:
+    """The ending that a file has, or should have where it says little, or wrongly that the file is text."""
+    if named not in (*_SAY_LITTLE, *_OF_TEXT) or (named in _OF_TEXT and place.path is None):
+        return named
+    found = ending_by_content(place)
+    if found is None or (found in (".txt", ".json", ".mtx") and named not in (None, ".dat")):
+        return named
+    return found
+
+
+def _open_as_named(place: Place, suffix: str, options: Options) -> Source:
+    try:
+        return FORMATS[suffix](place, options)
+    except UnknownSourceError:
+        raise
+    except SourceError:
+        wrong = (
+            suffix not in (*_OF_TEXT, *_SAY_LITTLE, ".jsonl", ".ndjson", ".json", ".mtx")
+            and place.path is not None
+            and place.path.is_file()
+        )
+        if wrong and ending_by_content(place) in (".txt", ".json"):
+            raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
+        raise
 
 
 def _open_zip(place: Place, options: Options) -> Source:
@@ -332,6 +376,8 @@ def _open_folder(path: Path, options: Options) -> Source:
         place = Place(str(path), lambda: path.open("rb"), None, path)
         return open_zarr(place, options)
     files = files_in(path)
+    if (matrix := is_ten_x_folder(path)) is not None:
+        return _open_place(local(matrix), options)
     relative = [file.relative_to(path).as_posix() for file in files]
     chosen, kind, others = _one_kind(relative, str(path))
     chosen = sorted(chosen, key=natural_key)

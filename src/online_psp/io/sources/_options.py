@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from online_psp.io.sources._columns import Wanted, listed
+from online_psp.io.sources._numerals import is_number, number
 from online_psp.io.sources._sniff import TextOptions
 from online_psp.io.sources._source import SourceError, default_max_memory, megabytes
 
@@ -35,8 +36,14 @@ class Options:
     def schema(self) -> dict[str, Any]:
         """What a resumed run must have said in the same way."""
         wanted = {key: listed(value) for key, value in self.wanted._asdict().items()}
-        return {"columns": wanted["columns"], "exclude": wanted["exclude"], "ids": wanted["ids"], "time_column": self.wanted.time_column}
+        said = {"columns": wanted["columns"], "exclude": wanted["exclude"], "ids": wanted["ids"], "time_column": self.wanted.time_column}
+        return {**said, "na_values": sorted(self.text.na_values or ())}
 
     def common(self) -> dict[str, Any]:
         """What every Source takes from the options."""
-        return {"missing": self.missing, "max_memory": self.max_memory}
+        given = self.text.na_values or ()
+        return {
+            "missing": self.missing,
+            "max_memory": self.max_memory,
+            "na_numbers": tuple(number(text) for text in given if is_number(text)),
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import hashlib
 import os
@@ -79,6 +80,16 @@ def split_member(text: str) -> tuple[str, str | None]:
         return text, None
     file, _, member = text.partition("::")
     return file, member or None
+
+
+def similar(path: Path) -> str:
+    """`` (is x.csv meant?)``, where the folder has something of nearly that name."""
+    try:
+        names = [each.name for each in path.parent.iterdir()][:10_000]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, 1, 0.8)
+    return f" (is {path.parent / close[0]} meant?)" if close else ""
 
 
 def local(path: Path, name: str | None = None) -> Place:

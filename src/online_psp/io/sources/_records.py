@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import zipfile
 from collections.abc import Callable, Iterator
@@ -12,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._columns import Choice, choose, times_of, unique
+from online_psp.io.sources._columns import Choice, choose, text_columns, times_of, unique
+from online_psp.io.sources._header import Kinds, find_top, row_numbers
 from online_psp.io.sources._lines import Cut, Lines, transcoded
+from online_psp.io.sources._numerals import NA, is_number, number
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
-from online_psp.io.sources._sniff import NA, is_number, number
 from online_psp.io.sources._source import (
     Chunk,
     Deadline,
@@ -120,9 +120,14 @@ def open_excel(place: Place, options: Options) -> Source:
             finally:
                 book.close()
 
-    found = _source(
-        records, f"{place.name}::{sheet}" if len(sheets) > 1 else place.name, "sheet row", options, "excel", Feed(place.name, place)
-    )
+    shown = f"{place.name}::{sheet}" if len(sheets) > 1 else place.name
+    try:
+        found = _source(records, shown, "sheet row", options, "excel", Feed(place.name, place))
+    except SourceError as error:
+        if len(sheets) == 1 or options.member is not None:
+            raise
+        others = ", ".join(each for each in sheets[:6] if each != sheet)
+        raise type(error)(f"{error} This is the first sheet; {place.name}::NAME reads another ({others}).") from None
     if len(sheets) > 1 and options.member is None:
         found.notes.append(f"sheet {sheet!r} of {len(sheets)}; {place.name}::NAME reads another")
     return found
@@ -141,7 +146,8 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
     if not first:
         raise EmptySourceError(f"{name} is empty.")
     notes: list[str] = []
-    shape, header = _shape(first, options, name, notes)
+    warnings: list[str] = []
+    shape, before = _shape(first, options, name, notes, warnings)
     numbers: list[tuple[int, int]] = []
 
     def fresh() -> Iterator[Record | None]:
@@ -155,7 +161,7 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         waiting: list[Record] = []
-        at, skip = start, start + (1 if header else 0)
+        at, skip = start, start + before
         for record in fresh():
             if record is not None:
                 if skip:
@@ -186,47 +192,52 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
     prints = (feed.place.print(),) if feed.place is not None else (feed.print,) if feed.print is not None else ()
     return Source(
         name, sum(widths), working_dtype(np.float64, options.dtype, name), read, once=once, feature_names=chosen, places=where,
-        notes=notes, kind=kind, prints=prints, schema={**options.schema(), "header": header},
+        notes=notes, warnings=warnings, kind=kind, prints=prints, schema={**options.schema(), "header": before > 0},
         column_numbers=[at for at in shape.choice.features for _ in range(shape.widths[at])], **options.common(),
     )  # fmt: skip
 
 
-def _shape(first: list[Record], options: Options, name: str, notes: list[str]) -> tuple[Shape, bool]:
+def _shape(first: list[Record], options: Options, name: str, notes: list[str], warnings: list[str]) -> tuple[Shape, int]:
+    """What the records must have, and how many of them come before the first row."""
     good = [record.cells for record in first if not isinstance(record.cells, str)]
     if not good:
         raise SourceError(f"{name}, line {first[0].number}: it {first[0].cells}.")
     na = NA | frozenset(options.text.na_values or ())
-    header = False
-    names: list[str] | None = None
-    if isinstance(good[0], dict):
-        names = list(good[0])
-    elif all(isinstance(value, str) or value is None for value in good[0]) and options.text.header is not False and len(good) > 0:
-        header = options.text.header is True or any(not isinstance(value, str) for row in good[1:2] for value in row if value is not None)
-    if header:
-        names, changed = unique([str(value).strip() if value is not None else "" for value in good[0]])
-        if changed:
-            notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
-        good = good[1:]
-    width = len(names) if names is not None else len(good[0])
+    kinds = Kinds(is_number, na)
+    names, before = (list(good[0]), 0) if isinstance(good[0], dict) else _names(good, kinds, options, notes)
+    good = good[before:]
+    width = len(names) if names is not None else _width(good)
     rows = [_in_order(cells, names, width) for cells in good]
     rows = [cells for cells in rows if not isinstance(cells, str)]
+    left_out = []
+    if before and names and rows:
+        left_out = row_numbers(names, [list(map(_text, row)) for row in rows], kinds, options.text.keep_index, notes, warnings)
+    if names is not None and before:
+        names, changed = unique(names)
+        if changed := [each for each in changed if names.index(each) not in left_out]:
+            notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
     widths = [max((len(row[at]) for row in rows[:1] if isinstance(row[at], list)), default=1) for at in range(width)]
-    usable = list(range(width))
-    if header and names and names[0].startswith("unnamed_") and not options.text.keep_index and len(rows) > 1:
-        column = [row[0] for row in rows]
-        if all(type(value) is int for value in column) and all(one < two for one, two in itertools.pairwise(column)):
-            usable.remove(0)
-            notes.append(
-                f"an unnamed first column {column[0]}, {column[1]}, … was taken as row numbers and left out (--keep-index to learn it)"
-            )
-    choice = choose(options.wanted, names, width, name, usable)
-    shape = Shape(names, widths, choice, name, na)
+    choice = choose(options.wanted, names, width, name, [at for at in range(width) if at not in left_out])
     text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
     if text:
-        listed = ", ".join(shape.column(at) for at in text[:5])
-        leave = ",".join(names[at] if names else str(at) for at in text[:5])
-        raise SourceError(f"{name}: {listed} is text: leave it out (--exclude {leave}), or pick the columns of numbers (--columns …).")
-    return shape, header
+        raise SourceError(text_columns(text, choice.features, names, name))
+    return Shape(names, widths, choice, name, na), before
+
+
+def _names(good: list[Any], kinds: Kinds, options: Options, notes: list[str]) -> tuple[list[str] | None, int]:
+    """The names in the first records of cells, and how many records come before the first row."""
+    table = [list(map(_text, row)) for row in good if isinstance(row, list) and not any(isinstance(cell, list | dict) for cell in row)]
+    if len(table) < len(good):
+        return None, 0
+    width = _width(good)
+    table = [[*row[:width], *[""] * (width - len(row))] for row in table]
+    top = find_top(table, kinds, options.text.header, options.text.skip_rows is not None, notes)
+    return (None if top.names is None else table[top.names]), top.rows
+
+
+def _width(rows: list[Any]) -> int:
+    """How many cells a row has, but for those that are empty in all of them at the end."""
+    return max((at + 1 for row in rows if isinstance(row, list) for at, cell in enumerate(row) if cell is not None), default=0)
 
 
 def _in_order(cells: Any, names: list[str] | None, width: int) -> Any:

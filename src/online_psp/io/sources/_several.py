@@ -37,7 +37,8 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
             break
         known.append(count)
     total = sum(known) if len(known) == len(sources) else None
-    place: dict[str, Any] = {"starts": [0]}
+    warnings = [said for source in sources for said in source.warnings]
+    place: dict[str, Any] = {"starts": [0], "warnings": warnings}
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         return recut_chunks(_chunks(sources, counts, start, size, deadline, place), size)
@@ -50,7 +51,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
         places=lambda row: _where(sources, place["starts"], row),
         block=min((source.block for source in sources if source.block is not None), default=None),
         notes=[f"{len(sources)} files, from {first.name} to {sources[-1].name}", *first.notes],
-        warnings=[said for source in sources for said in source.warnings],
+        warnings=warnings,
         prints=tuple(each for source in sources for each in source.prints),
         dtype=np.result_type(*(source.dtype for source in sources)),
     )
@@ -92,10 +93,11 @@ def _chunks(
         if count is not None and begin and count <= begin:
             at += count
             continue
-        seen = begin
+        seen, told = begin, len(source.warnings)
         for chunk in source.read(begin, size, deadline):
             seen += chunk.length
             yield chunk
+        place["warnings"].extend(source.warnings[told:])
         at += seen
         if counts[i] is None:
             counts[i] = seen

@@ -115,6 +115,8 @@ class Source:
     """Sentences about what may be wrong with the data, though it can be read."""
     missing: str = "error"
     """"error": a row with a missing value is a bad row; "keep": it has NaN in its place."""
+    na_numbers: tuple[float, ...] = ()
+    """Numbers that stand for missing values."""
     kind: str = "rows"
     prints: tuple[Print, ...] = field(default=(), repr=False)
     """What the source is known by; see `identity`."""
@@ -169,7 +171,7 @@ class Source:
                 return
             if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
                 raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
-            yield chunk
+            yield chunk._replace(rows=with_holes(chunk.rows, self.na_numbers)) if self.na_numbers else chunk
             at += chunk.length
 
     def gather(self) -> Any:
@@ -262,6 +264,16 @@ class Source:
         """The source and the row, for messages; `row` counts from 1."""
         place = self.places(row - 1) if self.places else ""
         return f"{self.name}, row {row}{f' ({place})' if place else ''}"
+
+
+def with_holes(rows: Any, numbers: tuple[float, ...]) -> Any:
+    """Rows with NaN for the numbers that stand for missing values."""
+    values = rows.data if issparse(rows) else rows
+    found = np.isin(values, np.array(numbers, dtype=values.dtype if values.dtype.kind == "f" else np.float64))
+    if not found.any():
+        return rows
+    holed = np.where(found, np.nan, values)
+    return type(rows)((holed, rows.indices, rows.indptr), shape=rows.shape) if issparse(rows) else holed
 
 
 def _row_squares(rows: Any, without_nan: bool = False) -> Floats:

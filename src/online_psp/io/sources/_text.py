@@ -16,12 +16,13 @@ from online_psp.engine.types import Array
 from online_psp.io.sources._bytes import PIECE, Pieces, compression, decompressed, pieces_of
 from online_psp.io.sources._cells import Table, parse
 from online_psp.io.sources._chunks import ENOUGH_FOR_THREADS
-from online_psp.io.sources._columns import Choice, choose, unique
+from online_psp.io.sources._columns import Choice, choose, text_columns, unique
 from online_psp.io.sources._identity import HeadPrint, Print
 from online_psp.io.sources._lines import Batch, Cut, Lines, too_long, transcoded
+from online_psp.io.sources._numerals import placeholder
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
-from online_psp.io.sources._sniff import Dialect, encoding_of, sniff
+from online_psp.io.sources._sniff import Dialect, encoding_of, logical_lines, sniff
 from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, working_dtype
 
 SAMPLE_BYTES = 1 << 17
@@ -91,7 +92,9 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     """
     head, whole = _head(feed, longest_line(options))
     encoding, note = encoding_of(head, options.text.encoding, feed.name, whole)
-    dialect = replace(sniff(_sample(head, encoding, feed, whole), options.text, feed.name, usual), encoding=encoding)
+    dialect = replace(
+        sniff(_sample(head, encoding, feed, whole, options.text.skip_rows or 0), options.text, feed.name, usual), encoding=encoding
+    )
     notes = dialect.notes + ([note] if note else [])
     if feed.kind:
         notes.append(f"compressed by {feed.kind}")
@@ -139,17 +142,22 @@ def _head(feed: Feed, limit: int) -> tuple[bytes, bool]:
 
 
 def _lines_of_content(head: bytearray) -> int:
-    lines = bytes(head).replace(b"\r", b"\n").split(b"\n")[:-1]
-    return sum(bool(line.strip()) and not line.lstrip().startswith((b"#", b"%")) for line in lines)
+    lines = logical_lines(head.replace(b"\r", b"\n").decode("latin-1"))[:-1]
+    return sum(_has_content(line) for line in lines)
 
 
-def _sample(head: bytes, encoding: str, feed: Feed, whole: bool) -> list[str]:
+def _has_content(line: str) -> bool:
+    return bool(line.strip("\0 \t")) and not line.lstrip("\0 \t").startswith(("#", "%"))
+
+
+def _sample(head: bytes, encoding: str, feed: Feed, whole: bool, skip: int) -> list[str]:
     text = b"".join(piece or b"" for piece in transcoded(iter([head]), encoding, feed.name))
-    lines = text.decode("utf-8", "replace").split("\n")
+    physical = text.decode("utf-8", "replace").split("\n")
+    lines = physical[:skip] + (logical_lines("\n".join(physical[skip:])) if physical[skip:] else [])
     if not whole and len(lines) > 1:
         lines.pop()  # cut anywhere
     if feed.place is None:
-        content = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(("#", "%"))]
+        content = [at for at, line in enumerate(lines) if at >= skip and _has_content(line)]
         return lines[: content[1] + 1] if len(content) > 1 else lines
     sizes = list(itertools.accumulate(len(line) for line in lines))
     within = sum(size <= SAMPLE_BYTES for size in sizes)
@@ -171,39 +179,8 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
     choice = choose(options.wanted, names, dialect.width, name, usable)
     wrong = [at for at in choice.features if at in dialect.text]
     if wrong:
-        raise SourceError(_text_columns(wrong, choice, dialect, names, name))
+        raise SourceError(text_columns(wrong, choice.features, names, name))
     return choice
-
-
-def _text_columns(wrong: list[int], choice: Choice, dialect: Dialect, names: list[str] | None, name: str) -> str:
-    def shown(at: int) -> str:
-        return f"{at} ({names[at]!r})" if names else str(at)
-
-    one = len(wrong) == 1
-    named = ", ".join(shown(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
-    if len(wrong) == len(choice.features):
-        return f"{name} has no numbers in its first rows: column{'' if one else 's'} {named} {'is' if one else 'are'} text."
-    leave = ",".join(_quoted(names[at]) if names else str(at) for at in wrong[:5])
-    rest = _ranges([at for at in choice.features if at not in wrong])
-    return (
-        f"{name}: column{'' if one else 's'} {named} {'is' if one else 'are'} text: leave {'it' if one else 'them'} out "
-        f"(--exclude {leave}), or pick the columns of numbers (--columns {rest}); --ids carries text through."
-    )
-
-
-def _quoted(name: str) -> str:
-    return f"'\"{name}\"'" if "," in name else f"'{name}'" if " " in name else name
-
-
-def _ranges(numbers: list[int]) -> str:
-    """1,2,3,7 as ``1-3,7``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(one) if one == two else f"{one}-{two}" for one, two in parts[:8])
 
 
 def _header_note(dialect: Dialect, choice: Choice, names: list[str] | None) -> str:
@@ -219,8 +196,8 @@ def _schema(dialect: Dialect, options: Options) -> dict[str, Any]:
         **options.schema(),
         "header": dialect.header,
         "delimiter": dialect.delimiter,
-        "decimal": dialect.decimal,
-        "na_values": sorted(options.text.na_values or ()),
+        "decimal": dialect.signs.decimal,
+        "thousands": dialect.signs.thousands,
         "comment": dialect.comment,
         "lines_before_the_rows": dialect.lead,
         "encoding": dialect.encoding,
@@ -237,6 +214,7 @@ class _Reader:
         self.warnings: list[str] = []
         self.recent: deque[tuple[int, Array | range]] = deque(maxlen=3)
         self.stream: Lines | None = None
+        self.told = bool(options.text.na_values)
 
     def line_of(self, row: int) -> str:
         """For messages; `row` counts from 0."""
@@ -259,6 +237,13 @@ class _Reader:
                 at += batch.count
             if lines.open_end and self.feed.kind is None and self.feed.place is not None and self.feed.place.path is not None:
                 self.marks["open_end"] = self.options.final is not False
+            if not self.told and (found := placeholder(chunk.rows)) is not None:
+                self.told = True
+                at_column, value = self.table.choice.features[found[0]], f"{found[1]:g}"
+                self.warnings.append(
+                    f"{self.feed.name}: {value} in {self.table.column(at_column)} is far from its other values, and was taken as a number: "
+                    f"if it stands for a missing value, say so (--na-values {value})"
+                )
             yield chunk
         if lines.open_end and not self._last_line_counts() and self.feed.place is not None:
             self.warnings.append(f"the last line of {self.feed.name} has no line end and was held back: it may still be being written")

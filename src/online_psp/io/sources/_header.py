@@ -1,0 +1,190 @@
+"""What the first rows of cells are: lines of words, names, units, row numbers; for text and for sheets."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+Cells = list[str]
+IsNumber = Callable[[str], bool]
+MOST_LEAD = 50
+_SURE_ROWS = 20  # so many rows that none of them counts up is no accident
+_SURE_CELLS = 8  # so many cells in a row are not sorted by accident
+_WHOLE = re.compile(r"-?\d+")
+_YEAR = re.compile(r"(1[89]|20)\d\d")
+_UNNAMED = re.compile(r"(Unnamed: \d+(_level_\d+)?(\.\d+)?)?")
+
+
+class Top(NamedTuple):
+    """The lines before the first row."""
+
+    names: int | None
+    """Which of them has the names; None: none."""
+    rows: int
+    """How many there are."""
+
+
+class Kinds(NamedTuple):
+    """How cells are told apart."""
+
+    is_number: IsNumber
+    na: frozenset[str]
+
+    def is_text(self, cell: str) -> bool:
+        """Neither a number nor a missing value."""
+        return cell not in self.na and not self.is_number(cell)
+
+
+def modal_width(table: Sequence[Cells]) -> int:
+    """How many cells most lines have."""
+    return Counter(map(len, table)).most_common(1)[0][0]
+
+
+def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_line: bool, notes: list[str]) -> Top:
+    """Where the names and the first row are.
+
+    Parameters
+    ----------
+    header : bool, optional
+        What the user says.
+    first_line : bool
+        Whether the names can only be in the first line, since the user said how many lines to skip.
+    """
+    if header is False:
+        return Top(None, 0)
+    width = modal_width(table[1:] or table)
+    numeric = _numeric_columns([row for row in table[1:] if len(row) == width], kinds)
+    words = list(itertools.takewhile(lambda row: _is_words(row, numeric, width, kinds), table[:MOST_LEAD]))
+    if header or (numeric and words):
+        words = words or [table[0]]
+        most = max(_filled(row) for row in words)
+        at = 0 if header or first_line else next(i for i, row in enumerate(words) if 2 * _filled(row) > most)
+        units = list(itertools.takewhile(lambda row: not any(kinds.is_number(row[i]) for i in numeric if i < len(row)), words[at + 1 :]))
+        if at:
+            notes.append(f"{_lines(at)} before the table skipped (--skip-rows)")
+        if units:
+            shown = ", ".join(cell for cell in units[0][:4] if cell)
+            notes.append(f"{_lines(len(units))} of words below the names ({shown}, …) left out")
+        return Top(at, at + 1 + len(units))
+    if numeric:
+        columns = sorted(numeric)
+        first = [table[0][i] if i < len(table[0]) else "" for i in columns]
+        below = [[row[i] for i in columns] for row in table[1:] if len(row) == width]
+        return Top(0, 1) if len(table[0]) == width and _counts(first, below, table[0][0] == "", notes) else Top(None, 0)
+    return Top(0, 1) if any(kinds.is_text(cell) for cell in table[0]) and _all_words(table, kinds) else Top(None, 0)
+
+
+def _lines(count: int) -> str:
+    return f"{count} line{'s' if count != 1 else ''}"
+
+
+def _filled(row: Cells) -> int:
+    return sum(cell != "" for cell in row)
+
+
+def _numeric_columns(rows: Sequence[Cells], kinds: Kinds) -> frozenset[int]:
+    """Columns with more numbers than words in them."""
+    width = len(rows[0]) if rows else 0
+    numbers = [sum(kinds.is_number(row[at]) for row in rows) for at in range(width)]
+    texts = [sum(kinds.is_text(row[at]) for row in rows) for at in range(width)]
+    return frozenset(at for at in range(width) if numbers[at] > texts[at])
+
+
+def _is_words(row: Cells, numeric: frozenset[int], width: int, kinds: Kinds) -> bool:
+    """Whether a line is no row: it is empty, or has words above numbers; or it has only words, and a cell less, as R writes names."""
+    if not any(row):
+        return True
+    if len(row) != width:
+        return abs(len(row) - width) == 1 and all(kinds.is_text(cell) or cell == "" for cell in row)
+    return any(kinds.is_text(row[at]) for at in numeric)
+
+
+def _all_words(table: Sequence[Cells], kinds: Kinds) -> bool:
+    """Whether the first line may be names where no column below has numbers."""
+    words = [cell for cell in table[0] if kinds.is_text(cell)]
+    return len(words) == len(table[0]) or not any(kinds.is_number(cell) for cell in table[0])
+
+
+def _counts(cells: Cells, rows: Sequence[Cells], unnamed: bool, notes: list[str]) -> bool:
+    """2019, 2020, 2021 or 400.5, 401.0, 401.5 as names: numbers in order, above rows that are not."""
+    if unnamed and cells and cells[0] == "":
+        cells, rows = cells[1:], [row[1:] for row in rows]
+    years = len(cells) > 1 and all(map(_YEAR.fullmatch, cells))
+    if not rows or (len(cells) < 3 and not unnamed and not years):
+        return False
+    if not (_names_by_year(cells, rows, unnamed) or _names_by_scale(cells, rows)):
+        return False
+    way = "up" if float(cells[0].replace(",", ".")) < float(cells[-1].replace(",", ".")) or len(cells) == 1 else "down"
+    notes.append(f"the first line ({', '.join(cells[:3])}, …) counts {way} and was taken as names (--no-header to learn it)")
+    return True
+
+
+def _names_by_year(cells: Cells, rows: Sequence[Cells], unnamed: bool) -> bool:
+    """Whole numbers that grow."""
+    if not _growing(cells) or any(_growing(row) for row in rows) or cells[0].startswith("-"):
+        return False
+    steps = {int(two) - int(one) for one, two in itertools.pairwise(cells)}
+    return unnamed or steps == {1} or (len(steps) == 1 and _fractions(rows)) or len(rows) >= _SURE_ROWS
+
+
+def _names_by_scale(cells: Cells, rows: Sequence[Cells]) -> bool:
+    """Years that fall, or a scale of wavelengths, times or depths: evenly spaced, or so many in order that it is no accident."""
+    values = _values(cells)
+    below = [found for found in map(_values, rows) if found is not None]
+    if values is None or not _monotone(values) or not below or any(map(_monotone, below)):
+        return False
+    steps = [two - one for one, two in itertools.pairwise(values)]
+    even = max(steps) - min(steps) <= 1e-6 * max(map(abs, values))
+    if even and (len(cells) > 3 or all(map(_YEAR.fullmatch, cells))) and _fractions(rows):
+        return True
+    return len(cells) >= _SURE_CELLS and len(rows) >= _SURE_ROWS
+
+
+def _values(cells: Cells) -> list[float] | None:
+    try:
+        return [float(cell.replace(",", ".")) for cell in cells]
+    except ValueError:
+        return None
+
+
+def _monotone(values: Sequence[float]) -> bool:
+    pairs = list(itertools.pairwise(values))
+    return bool(pairs) and (all(one < two for one, two in pairs) or all(one > two for one, two in pairs))
+
+
+def _fractions(rows: Sequence[Cells]) -> bool:
+    return any(not _WHOLE.fullmatch(cell) for row in rows for cell in row)
+
+
+def _growing(cells: Sequence[str]) -> bool:
+    if not cells or not all(_WHOLE.fullmatch(cell) for cell in cells):
+        return False
+    return all(int(one) < int(two) for one, two in itertools.pairwise(cells))
+
+
+def row_numbers(names: Cells, rows: Sequence[Cells], kinds: Kinds, keep: bool | None, notes: list[str], warnings: list[str]) -> list[int]:
+    """The columns at the beginning that only number or label the rows, as the index of a data frame does: those without a name."""
+    found: list[int] = []
+    for at in range(len(names) - 1):
+        if not _UNNAMED.fullmatch(names[at]):
+            break
+        column = [row[at] for row in rows]
+        place = f"an unnamed {_ORDINALS[at] if at < len(_ORDINALS) else f'{at + 1}th'} column"
+        if all(re.fullmatch(r"\d+", cell) for cell in column):
+            what = f"{place} {', '.join(column[:3])}, … was taken as row numbers"
+        elif not any(kinds.is_number(cell) for cell in column):
+            what = f"{place} of text ({column[0][:20]!r}, …) was taken as row labels"
+        else:
+            warnings.append(f"{place} of numbers ({column[0][:20]}, …) is learned as a feature (--exclude {at} to leave it out)")
+            break
+        if keep:
+            break
+        notes.append(f"{what} and left out (--keep-index to learn it)")
+        found.append(at)
+    return found
+
+
+_ORDINALS = ("first", "second", "third")
