@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg import lapack
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from online_psp import OnlinePCA
@@ -197,3 +198,71 @@ def test_exact_models_merge_exactly(D: int) -> None:
     assert subspace_error(merged.components_.T, truth.components_.T) < 1e-10
     assert np.allclose(merged.explained_variance_, truth.explained_variance_, rtol=1e-10)
     assert np.allclose(merged.var_, X.var(axis=0, ddof=1), rtol=1e-10)
+
+
+def beyond_squares(name: str) -> Floats:
+    """Rows of few features whose directions differ by more than a covariance matrix can tell."""
+    rng = np.random.default_rng(41)
+    X = harmonic(rng, 700, 60)
+    u = rng.standard_normal(60)
+    if name == "a row of 1e9":
+        X[400] = 1e9 * u
+    elif name == "two clocks":
+        X[:, 3] = 1.7e12 + 2e5 * np.arange(700)
+        X[:, 8] = X[:, 3] + 3.0 * rng.standard_normal(700)
+    elif name == "one direction grows":
+        X += np.exp(np.linspace(0.0, 22.0, 700))[:, np.newaxis] * u
+    return X
+
+
+@pytest.mark.parametrize("how", ["dense", "sparse", "merged", "saved"])
+@pytest.mark.parametrize("name", ["a row of 1e9", "two clocks", "one direction grows"])
+def test_few_features_are_exact_beyond_the_range_of_squares(name: str, how: str, tmp_path: Path) -> None:
+    X = beyond_squares(name)
+    if how == "merged":
+        model = OnlinePCA(4).fit(X[:333]).merge(OnlinePCA(4).fit(X[333:]))
+    elif how == "saved":
+        OnlinePCA(4).fit(X[:600]).save(tmp_path / "model.psp")
+        model = OnlinePCA.load(tmp_path / "model.psp").partial_fit(X[600:])
+    else:
+        model = OnlinePCA(4).fit(csr_array(X) if how == "sparse" else X)
+    truth, variances = batch(Case(X, 4))
+    error = subspace_error(model.components_.T, truth.T)
+    assert model.exact_
+    assert error < 1e-5, f"{name}, {how}: error {error:.1e}, where the model says that it is exact"
+    assert np.allclose(model.explained_variance_, variances, rtol=1e-4), f"{name}, {how}: {model.explained_variance_} for {variances}"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("D", [60, 300])
+def test_a_clock_among_the_features(D: int, sparse: bool) -> None:
+    """A mean that is 1e10 times its own deviation, and as much larger than everything else."""
+    rng = np.random.default_rng(42)
+    X = harmonic(rng, 900, D)
+    X[:, 5] = 1.7e9 + np.arange(900.0) / 4096
+    case = Case(X, 4)
+    model = OnlinePCA(4).fit(csr_array(X) if sparse else X)
+    check(f"clock, D={D}, sparse: {sparse}", case, model)
+    own = np.cumsum(np.full(900, 1 / 4096)).var(ddof=1)
+    assert np.isclose(model.var_[5], own, rtol=1e-6), f"variance of the clock {model.var_[5]}, {own} expected"
+    if sparse:
+        dense = OnlinePCA(4).fit(X)
+        assert np.isclose(model.score(csr_array(X)), dense.score(X), rtol=1e-3), "sparse rows have another likelihood than dense ones"
+
+
+def test_coordinates_of_float32_rows_far_from_zero() -> None:
+    X = (harmonic(np.random.default_rng(43), 900) + 1e5).astype(np.float32)
+    model = OnlinePCA(4).fit(X)
+    exact = (X.astype(np.float64) - X.astype(np.float64).mean(axis=0)) @ model.components_.astype(np.float64).T
+    for rows in (X, csr_array(X)):
+        off = np.abs(model.transform(rows) - exact).max()
+        assert off < 1e-3, f"coordinates of {type(rows).__name__} are off by {off:.1e} at deviations of 1"
+
+
+def test_no_warning_where_directions_are_found() -> None:
+    """A float32 clock of 1e4 times the other features leaves their directions visible."""
+    X = harmonic(np.random.default_rng(44), 1500)
+    X[:, 0] = np.linspace(0, 40_000, 1500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check("float32 clock", Case(X.astype(np.float32), 4), OnlinePCA(4).fit(X.astype(np.float32)))

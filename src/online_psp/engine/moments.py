@@ -7,6 +7,10 @@ where the stream forgets. Then, with μ and V the mean and the covariance before
     V ← (1−s) V + s x̃ x̃ᵀ
 
 exactly. Whatever learns from x̃ with these shares learns from centred data, without having known the mean.
+
+The mean is kept as a sum of two, ``origin + moved``. The origin is the mean as of row 1, 2, 4, 8, …, and `moved` is how far it has gone
+since, which is small: a mean that is 1e12 times the deviation (a clock, an identifier) would otherwise no longer move, because its steps
+are below its own rounding.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_psp.engine.compiler import kernel
+from online_psp.engine.compiler import exact_kernel, kernel
 from online_psp.engine.csr import column_moments, scatter_sums
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
@@ -48,12 +52,33 @@ def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares
     return weight, squares
 
 
-@kernel
-def take_one(x: Array, share: float, unit: float, largest: float, center: bool, mean: Floats, variance: Floats, out: Array) -> bool:
+@exact_kernel
+def settle(origin: Floats, moved: Floats) -> None:
+    """Take what the mean has moved by into its origin; the sum of the two stays as it is, to the last bit."""
+    for j in range(origin.shape[0]):
+        total = origin[j] + moved[j]
+        part = total - origin[j]
+        moved[j] = (origin[j] - (total - part)) + (moved[j] - part)
+        origin[j] = total
+
+
+@exact_kernel
+def take_one(
+    x: Array,
+    share: float,
+    unit: float,
+    largest: float,
+    center: bool,
+    count: int,
+    origin: Floats,
+    moved: Floats,
+    variance: Floats,
+    out: Array,
+) -> bool:
     """Centre one row, (D,), into `out`, and move the mean and the variances; False, and nothing is changed, where it is not finite or
     too large.
 
-    `largest` is how large a value may be after it has been multiplied by the unit.
+    `largest` is how large a value may be after it has been multiplied by the unit, `count` how many rows came before.
     """
     D = x.shape[0]
     limit = largest / unit
@@ -64,11 +89,13 @@ def take_one(x: Array, share: float, unit: float, largest: float, center: bool, 
     scale = np.sqrt(keep)
     if center:
         for j in range(D):
-            difference = unit * x[j] - mean[j]
+            difference = (unit * x[j] - origin[j]) - moved[j]
             step = share * difference
-            mean[j] += step
+            moved[j] += step
             variance[j] = keep * (variance[j] + step * difference)
             out[j] = scale * difference
+        if (count + 1) & count == 0:
+            settle(origin, moved)
     else:
         for j in range(D):
             value = unit * x[j]
@@ -98,8 +125,8 @@ def weights_left(shares: Floats) -> tuple[Floats, float]:
     return shares * np.append(keep[1:], 1.0), float(keep[0]) if len(keep) else 1.0
 
 
-@kernel
-def center_rows(rows: Array, shares: Floats, unit: float, mean: Floats, variance: Floats) -> None:
+@exact_kernel
+def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Floats, moved: Floats, variance: Floats) -> None:
     """Turn rows into centred rows in place, and move the mean and the variance of each feature.
 
     Parameters
@@ -108,18 +135,22 @@ def center_rows(rows: Array, shares: Floats, unit: float, mean: Floats, variance
     shares : (n,)
     unit : float
         What rows are multiplied by first.
-    mean, variance : (D,), changed in place
+    count : int
+        How many rows came before.
+    origin, moved, variance : (D,), changed in place
     """
     for i in range(rows.shape[0]):
         row, share = rows[i], shares[i]
         keep = 1.0 - share
         scale = np.sqrt(keep)
         for j in range(row.shape[0]):
-            difference = unit * row[j] - mean[j]
+            difference = (unit * row[j] - origin[j]) - moved[j]
             step = share * difference
-            mean[j] += step
+            moved[j] += step
             variance[j] = keep * (variance[j] + step * difference)
             row[j] = scale * difference
+        if (count + i + 1) & (count + i) == 0:
+            settle(origin, moved)
 
 
 @kernel
@@ -186,17 +217,22 @@ class Moments:
         self.count = 0
         self.weight = self.squares = 0.0
         self.variance: Floats = np.zeros(D)
-        self._mean: Floats = np.zeros(D)
+        self.origin: Floats = np.zeros(D)
+        self.moved: Floats = np.zeros(D)
         self._sums: Sums | None = None  # in place of the mean, while rows are sparse
 
     @property
     def mean(self) -> Floats:
-        """(D,)"""
-        return self._mean if self._sums is None else self._sums.mean
+        """(D,), an array of its own."""
+        return self.origin + self.moved if self._sums is None else self._sums.mean
 
     @mean.setter
     def mean(self, mean: Floats) -> None:
-        self._mean, self._sums = mean, None
+        self.origin, self.moved, self._sums = mean, np.zeros_like(mean), None
+
+    def apart(self) -> tuple[Floats | None, Floats | None]:
+        """The two parts of the mean, in arrays of their own, where it is kept so."""
+        return (None, None) if self._sums is not None else (self.origin.copy(), self.moved.copy())
 
     @property
     def total_variance(self) -> float:
@@ -210,23 +246,27 @@ class Moments:
         return shares
 
     def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> None:
-        """Centre rows, (n, D), in place, and move past them."""
+        """Centre rows, (n, D), which have been counted, in place, and move past them."""
         if center:
-            self.mean = self.mean  # no running sum any more
-            center_rows(rows, shares, unit, self._mean, self.variance)
+            self._leave_sums()
+            center_rows(rows, shares, unit, self.count - len(rows), self.origin, self.moved, self.variance)
         else:
             scale_rows(rows, shares, unit, self.variance)
 
     def take_row(self, row: Array, share: float, unit: float, largest: float, center: bool, out: Array) -> bool:
         """Centre one row into `out`, and move past it; False, and nothing is changed, where it is not finite or too large."""
+        self._leave_sums()
+        return take_one(row, share, unit, largest, center, self.count, self.origin, self.moved, self.variance, out)
+
+    def _leave_sums(self) -> None:
+        """Keep the mean itself again, once rows are dense."""
         if self._sums is not None:
             self.mean = self.mean
-        return take_one(row, share, unit, largest, center, self._mean, self.variance, out)
 
     def sums(self, total: float) -> Sums:
         """The running sum of rows that weighed `total`, for sparse rows; whoever learns from those moves it, by `Sums.take`."""
         if self._sums is None:
-            self._sums = Sums(self._mean, total)
+            self._sums = Sums(self.mean, total)
         return self._sums
 
     def take_sparse(self, matrix: Any, weights: Floats, before: float, center: bool) -> None:
@@ -267,7 +307,8 @@ class Moments:
     def copy(self) -> Moments:
         new = Moments(len(self.variance))
         new.count, new.weight, new.squares = self.count, self.weight, self.squares
-        new.variance, new._mean = self.variance.copy(), self.mean.copy()
+        new.variance, new.origin, new.moved = self.variance.copy(), self.origin.copy(), self.moved.copy()
+        new._sums = None if self._sums is None else self._sums.copy()
         return new
 
 

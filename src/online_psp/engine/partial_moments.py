@@ -96,7 +96,7 @@ class PartialMoments(Moments):
             self.squares = decay * decay * self.squares + weight * weight
             shares[i] = weight / self.weight if weight > 0.0 else 0.0
         self.count += len(weights)
-        take_observed(rows, weights, decays, center, self.known, self._mean, self.variance)
+        take_observed(rows, weights, decays, center, self.known, self.origin, self.variance)
         return shares
 
 

@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, eigh, lapack, qr, svd
+from scipy.linalg import blas, eigh, svd
 
 from online_psp.engine.blas import full_gram, matmul
 from online_psp.engine.csr import scatter_squares, scatter_sums
 from online_psp.engine.moments import Sums, weights_left
 from online_psp.engine.rows import SparseRows
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.roots import directions_of, graded_root, root_of, told_by_squares, with_rows
 
 FEW_FEATURES = 6
 """Bases that the covariance matrix may weigh."""
@@ -28,7 +29,7 @@ FIRST_ROWS = 6
 """Rows that are kept at first, in multiples of K'."""
 _BUFFER = 256
 _SMALL = 256  # rows up to which a singular value decomposition costs next to nothing
-_JACOBI = 400  # features up to which singular vectors are found pair by pair: it takes ten times as long
+_GROWN = 4.0  # how much larger or fainter a covariance matrix may become before it is looked at whether squares still do
 _RANGE = 1e-8  # of variances, within which eigenvectors of inner products are good to half the digits at least
 
 
@@ -50,6 +51,11 @@ class ScatterState(NamedTuple):
     rows: Annotated[Array, "n", "D"]
     shares: Annotated[Floats, "n"]
     matrix: Annotated[Floats, "D", "D"]
+    root: Annotated[Floats, "D", "D"] | None = None
+    """In place of the matrix, which is zero then."""
+    taken: int | None = None
+    largest: float | None = None
+    left: float | None = None
 
 
 def leading_directions(rows: Floats, rank: int) -> ReadOut:
@@ -75,27 +81,6 @@ def _from_products(rows: Floats, rank: int) -> ReadOut | None:
     # What rounding has left of their inner products is taken out; the order stays.
     factor = np.linalg.cholesky(full_gram(directions))
     return ReadOut(matmul(np.asarray(np.linalg.inv(factor), dtype=np.float64), directions), values[::-1].copy())
-
-
-def _graded_directions(matrix: Floats, rank: int) -> ReadOut:
-    """The top eigenvectors of a covariance matrix, (D, D), of features in units that differ by many orders of magnitude.
-
-    An error of the usual decomposition is one of the largest feature, and may be all of a small one. An entry of the matrix is good to the
-    sizes of its own two features: so these are divided out, a root is taken of what is left, and its singular vectors are found one pair
-    of columns at a time (Jacobi), which the sizes of columns do not disturb.
-    """
-    sizes = np.sqrt(matrix.diagonal())
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    values, vectors = eigh(matrix / sizes / sizes[:, np.newaxis], check_finite=False)
-    root = np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T * sizes
-    if len(matrix) <= _JACOBI:
-        found, _, turn, work, _, failed = lapack.dgejsv(root, joba=0, jobu=3, jobv=0, jobr=1, jobt=0, jobp=0)
-        if not failed:
-            return ReadOut(np.ascontiguousarray(turn.T[:rank]), (found[:rank] * (work[0] / work[1])) ** 2)
-    order = np.argsort(-sizes, kind="stable")  # the next best: errors of the largest deviation, not of the largest variance
-    directions: Floats = np.empty_like(root)
-    _, found, directions[:, order] = svd(qr(root[:, order], mode="r", check_finite=False)[0], check_finite=False)
-    return ReadOut(directions[:rank], found[:rank] ** 2)
 
 
 class Exact(ABC):
@@ -155,47 +140,120 @@ class Kept(Exact):
 
 
 class Scatter(Exact):
-    """The D×D covariance itself, always in double precision."""
+    """The D×D covariance itself, always in double precision; or its root, once squares do not tell the directions any more."""
 
     def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
         super().__init__(rank, D, _BUFFER, dtype)
         self.matrix: Floats = np.zeros((D, D), order="F")  # lower triangle
+        self.root: Floats | None = None  # upper triangle
+        self._taken = 0  # rows
+        self._largest = 0.0  # variance of a feature when the matrix was last looked at
+        self._left = 1.0  # of what the matrix was then
 
     def full(self) -> bool:
-        self.matrix, self.n = self._with_pending(self.matrix), 0
+        if self.n:
+            self.take(*self._pending())
+            self.n = 0
         return False
 
-    def _with_pending(self, matrix: Floats) -> Floats:
-        """`matrix`, changed in place, and the rows in the buffer."""
-        if not self.n:
-            return matrix
+    def _pending(self) -> tuple[Floats, float]:
+        """Rows in the buffer whose scatter adds to the matrix, and what is left of that."""
         left, keep = weights_left(self.shares[: self.n])
-        X = self.rows[: self.n] * np.sqrt(left)[:, np.newaxis]
-        return np.asarray(blas.dsyrk(1.0, X.T, beta=keep, c=matrix, overwrite_c=1, lower=1))
+        return np.asarray(self.rows[: self.n] * np.sqrt(left)[:, np.newaxis], dtype=np.float64), keep
+
+    def take(self, rows: Floats, keep: float) -> None:
+        """Add the scatter of rows, (n, D), to `keep` times the covariance."""
+        if self.root is None:
+            largest = float((keep * self.matrix.diagonal() + np.einsum("ij,ij->j", rows, rows)).max(initial=0.0))
+            before = self.matrix.copy(order="F") if self._is_due(largest, keep) else self.matrix
+            if self._accept(_added(before, rows, keep), len(rows), keep):
+                return
+            self._to_root()
+        assert self.root is not None
+        self.root = with_rows(self.root, rows, keep)
+
+    def _to_root(self) -> None:
+        self.root, self.matrix = root_of(self.matrix), np.zeros_like(self.matrix)
+
+    @classmethod
+    def of_two(cls, one: Scatter, two: Scatter, parts: tuple[float, float], scale: float, between: Floats) -> Scatter:
+        """The average of two by their shares, the second after its rows were multiplied by `scale`, and ``between betweenᵀ``."""
+        both = cls(one.rank, len(between), one.rows.dtype)
+        both._taken = one._taken + one.n + two._taken + two.n
+        if one.root is None and two.root is None:
+            matrix = parts[0] * one.covariance() + parts[1] * scale**2 * two.covariance() + np.outer(between, between)
+            if both._accept(np.asfortranarray(matrix), 0, 1.0):
+                return both
+        stacked = np.concatenate([np.sqrt(parts[1]) * scale * two.whole_root(), between[np.newaxis]])
+        both.root = with_rows(one.whole_root(), stacked, parts[0])
+        return both
+
+    def _is_due(self, largest: float, keep: float) -> bool:
+        """Whether to look at the covariance, whose largest entry is given, once `keep` is left of what it was."""
+        return largest > _GROWN * self._largest or self._left * keep * _GROWN < 1.0
+
+    def _accept(self, matrix: Floats, added: int, keep: float) -> bool:
+        """Take a matrix for the covariance, to which so many rows were added, unless squares do not tell its directions."""
+        taken, left, largest = self._taken + added, self._left * keep, float(matrix.diagonal().max(initial=0.0))
+        if self._is_due(0.999 * largest, keep):
+            if not told_by_squares(matrix, min(self.rank, taken - 1)):
+                return False
+            left, self._largest = 1.0, largest
+        self.matrix, self._taken, self._left = matrix, taken, left
+        return True
 
     def covariance(self) -> Floats:
         """(D, D), its lower triangle, with the rows in the buffer."""
-        return self._with_pending(self.matrix.copy(order="F"))
+        if self.root is not None:
+            root = self.whole_root()
+            return np.asfortranarray(matmul(root.T, root))
+        return _added(self.matrix.copy(order="F"), *self._pending()) if self.n else self.matrix.copy(order="F")
+
+    def whole_root(self) -> Floats:
+        """The root with the rows in the buffer, (D, D)."""
+        root = root_of(self.matrix) if self.root is None else self.root
+        return with_rows(root, *self._pending()) if self.n else root
 
     def read_out(self, deviations: Floats | None = None) -> ReadOut:
+        if self.root is not None:
+            found = self._from_root(self.whole_root(), deviations)
+        elif not self._taken:
+            found = self._from_root(self._pending()[0], deviations)
+        else:
+            found = self._from_matrix(deviations)
+        return found._replace(components=found.components.astype(self.rows.dtype, copy=False))
+
+    def _from_root(self, root: Floats, deviations: Floats | None) -> ReadOut:
+        """From rows, (n, D), whose scatter is the covariance."""
+        root = root if deviations is None else root / deviations
+        found = leading_directions(root, self.rank)
+        if len(root) == root.shape[1] and found.variances[-1] < _RANGE**2 * found.variances[0]:
+            return ReadOut(*directions_of(root, self.rank))
+        return found
+
+    def _from_matrix(self, deviations: Floats | None) -> ReadOut:
         D, matrix = len(self.matrix), self.covariance()
         if deviations is not None:
             matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
         values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
         if len(values) < self.rank:  # LAPACK gives none of a matrix that is not finite, which only a forged file can lead to
             raise ValueError("The covariances of the model are not finite, so it has no directions: its file is not one that was saved.")
-        found = ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
         variances = matrix.diagonal()
         if len(values) and values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
-            found = _graded_directions(np.tril(matrix) + np.tril(matrix, -1).T, self.rank)
-        return found._replace(components=found.components.astype(self.rows.dtype))
+            return ReadOut(*directions_of(graded_root(np.tril(matrix) + np.tril(matrix, -1).T), self.rank))
+        return ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
 
-    def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> None:
-        """Take in CSR rows whose weights follow on a total of `before`, with the mean of those in `sums`, which is left alone."""
+    def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> bool:
+        """Take in CSR rows whose weights follow on a total of `before`, with the mean of those in `sums`, which is left alone.
+
+        False, and they are not, where squares do not tell the directions: from then on rows have to be dense.
+        """
         self.full()
-        matrix, weights = self.matrix, rows.weights
+        if self.root is not None:
+            return False
+        weights = rows.weights
         total = before + float(weights.sum())
-        matrix *= before
+        matrix = self.matrix * before
         scatter_squares(rows.indptr, rows.indices, rows.data, weights, matrix)
         if sums is not None:
             old, added = sums.mean, np.zeros(len(matrix))
@@ -204,9 +262,27 @@ class Scatter(Exact):
             matrix -= np.outer(added, old) + np.outer(old, added)
             matrix += (total - before) * np.outer(old, old) - total * np.outer(moved, moved)
         matrix /= total
+        if not self._accept(matrix, len(rows), before / total):
+            self._to_root()
+        return self.root is None
 
     def state(self) -> ScatterState:
-        return ScatterState(self.rows[: self.n].copy(), self.shares[: self.n].copy(), np.tril(self.matrix))
+        held = self.rows[: self.n].copy(), self.shares[: self.n].copy()
+        root = None if self.root is None else self.root.copy()
+        return ScatterState(*held, np.tril(self.matrix), root, self._taken, self._largest, self._left)
+
+    def restore(self, state: ScatterState) -> None:
+        """Take up what was added to the covariance; rows of the buffer have been."""
+        self.matrix = np.array(state.matrix, order="F")
+        self.root = None if state.root is None else np.array(state.root, order="F")
+        self._taken = self.rank + 1 if state.taken is None else state.taken
+        self._largest = float(self.matrix.diagonal().max(initial=0.0)) if state.largest is None else state.largest
+        self._left = 1.0 if state.left is None else state.left
+
+
+def _added(matrix: Floats, rows: Floats, keep: float) -> Floats:
+    """`keep` times a matrix, which may be changed in place, and the scatter of rows, (n, D): the lower triangle."""
+    return np.asarray(blas.dsyrk(1.0, rows.T, beta=keep, c=matrix, overwrite_c=1, lower=1))
 
 
 def exact_phase(rank: int, D: int, dtype: np.dtype[Any]) -> Kept | Scatter:
@@ -223,5 +299,5 @@ def exact_from_state(state: KeptState | ScatterState, rank: int) -> Kept | Scatt
         phase.shares = np.zeros(phase.capacity)
     phase.add(state.rows, state.shares)
     if isinstance(phase, Scatter) and isinstance(state, ScatterState):
-        phase.matrix = np.array(state.matrix, order="F")
+        phase.restore(state)
     return phase

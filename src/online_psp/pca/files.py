@@ -154,6 +154,12 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("its unit is not a power of two")
     if state.scatter is not None and not np.abs(state.scatter.matrix).max() < 1e290:  # squares of the largest values that are learned
         raise ModelFileError("its covariances are larger than any")
+    if state.scatter is not None and min(state.scatter.largest or 0.0, state.scatter.left or 0.0) < 0:
+        raise ModelFileError("it has negative variances")
+    if state.scatter is not None and state.scatter.root is not None and not np.abs(state.scatter.root).max() < 1e145:
+        raise ModelFileError("its deviations are larger than any")
+    if (moments.origin is None) != (moments.moved is None):
+        raise ModelFileError("its mean is one of two parts")
     for part in (state.kept, state.scatter):
         if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
             raise ModelFileError("its rows have shares that are not between 0 and 1")

@@ -47,10 +47,7 @@ def _merge_exactly(merged: Stream, mine: Stream, theirs: Stream, sums: Merged, s
     """Whether both have left nothing out, and together need not either."""
     one, two = mine.exact, theirs.exact
     if isinstance(one, Scatter) and isinstance(two, Scatter):
-        scatter = Scatter(merged.rank, merged.D, merged.dtype)
-        scatter.matrix = np.asfortranarray(sums.parts[0] * one.covariance() + sums.parts[1] * scale**2 * two.covariance())
-        scatter.matrix += np.outer(sums.between, sums.between)
-        merged.exact = scatter
+        merged.exact = Scatter.of_two(one, two, sums.parts, scale, sums.between)
         return True
     if isinstance(one, Kept) and isinstance(two, Kept) and one.n + two.n + 1 < one.capacity:
         merged.exact = _kept(merged, _rows(one.weighted(), two.weighted(), sums, scale))

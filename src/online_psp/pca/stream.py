@@ -6,7 +6,7 @@ import math
 import numbers
 import threading
 import warnings
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from online_psp.pca.careful import Careful, deviations_of
 from online_psp.pca.exact import Kept, ReadOut, Scatter, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
+from online_psp.pca.offsets import needs_another, offset_for, shifted
 from online_psp.pca.settings import Settings, rank_for, rank_found
 from online_psp.pca.turning import turned
 from online_psp.pca.units import largest_for, unit_for
@@ -30,7 +31,7 @@ from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
 _ONE = np.ones(1)
 _LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
 _MOST_INFLATED = 1e60
-_HIDDEN = 512.0  # in units of rounding: how far below the largest feature others are lost
+_HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
 
 
@@ -56,6 +57,7 @@ class Stream:
         self.exact: Kept | Scatter | None = exact_phase(self.rank, D, dtype)
         self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
+        self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
         self._warned = False
         self.last_time: float | None = None  # of the last row, where age is time
@@ -103,7 +105,7 @@ class Stream:
             return
         deviations = np.sqrt(self.moments.variance)
         largest = int(np.argmax(deviations))
-        seen = int((deviations > _HIDDEN * np.finfo(self.dtype).eps * deviations[largest]).sum())
+        seen = int((deviations > _HIDDEN[self.dtype.itemsize] * np.finfo(self.dtype).eps * deviations[largest]).sum())
         if seen < min(self.components, int((deviations > 0).sum())):
             self._warned = True
             warnings.warn(
@@ -174,8 +176,8 @@ class Stream:
                         self.turn_careful()
                         continue
                 self._decays = decays if len(decays) == 1 else decays[start:stop]
-                self._learn_piece(rows[start:stop], weights[start:stop])
-                start = stop
+                if self._learn_piece(rows[start:stop], weights[start:stop]):
+                    start = stop
             if times is not None and len(times):
                 self.last_time = float(times[-1])
             self._view, self.refresh_at = None, 0.0
@@ -220,7 +222,7 @@ class Stream:
         room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
         if self.careful is not None:
             return min(room, self.careful.room)
-        if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
+        if self._stays_sparse(rows):
             room = self._sparse_room()
         elif self.exact is not None:
             room = min(room, self.exact.room)
@@ -228,19 +230,25 @@ class Stream:
             room = min(room, every - self.moments.count % every)
         return room
 
+    def _stays_sparse(self, rows: AnyRows) -> TypeGuard[SparseRows]:
+        """Whether rows are learned as sparse ones, without having been made dense."""
+        return isinstance(rows, SparseRows) and (self.exact is None or (isinstance(self.exact, Scatter) and self.exact.root is None))
+
     def _sparse_room(self) -> int:
         """So few sparse rows that weights within them do not fade beyond floating point."""
         if len(self._decays) > 1:
             return max(1, int(np.searchsorted(-np.cumsum(np.log(self._decays)), -math.log(_LEAST_LEFT))))
         return 1 << 20 if self._decays[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(self._decays[0])))
 
-    def _learn_piece(self, rows: AnyRows, weights: Floats) -> None:
+    def _learn_piece(self, rows: AnyRows, weights: Floats) -> bool:
+        """False, and nothing is learned, where the rows have to be cut anew, because they can no longer be learned as sparse ones."""
         if self.careful is not None:
             self._learn_carefully(rows, weights)
-            return
+            return True
         before = self.moments.weight
-        if isinstance(rows, SparseRows) and not isinstance(self.exact, Kept):
-            self._learn_sparse(rows, weights, before)
+        if self._stays_sparse(rows):
+            if not self._learn_sparse(rows, weights, before):
+                return False
         elif isinstance(rows, ArrayRows) and self.exact is None:
             self._learn_array(rows, weights, before)
         else:
@@ -256,6 +264,7 @@ class Stream:
             else:
                 self._add_exactly(part, shares)
         self._at_fixed_places()
+        return True
 
     def turn_careful(self) -> None:
         """From now on rows may have holes, or be gross."""
@@ -312,26 +321,43 @@ class Stream:
         left = np.cumprod(np.broadcast_to(self._decays, weights.shape))
         return weights / left, float(left[-1])
 
-    def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> None:
-        m, center = self.moments, self.settings.center
+    def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> bool:
+        """Learn from sparse rows as such; False, and nothing is changed, where they have to be made dense."""
+        m, center = self.moments.copy(), self.settings.center
         inflated, left = self._inflated(weights)
         shares = m.shares(weights, self._decays)
         own = rows.scaled(self.unit or 1.0, self.dtype, inflated)
         m.take_sparse(own, inflated, before, center)
         sums = m.sums(before) if center else None
-        if isinstance(self.exact, Scatter):
-            self.exact.add_sparse(own, before, sums)
-        else:
-            self._feed_sparse(own, shares)
+        old = None if sums is None else sums.copy()
         if sums is not None:
             sums.take(own)
+        if self.exact is None:
+            self._feed_sparse(own, shares, old, m)
+        else:
+            assert isinstance(self.exact, Scatter)
+            offset = offset_for(m.mean, m.variance)
+            apart = None if old is None else Sums(old.mean - offset, before)
+            if not self.exact.add_sparse(own if old is None else shifted(own, offset), before, apart):
+                return False
+        if sums is not None:
             sums.fade(left)
+        self.moments = m
+        return True
 
-    def _feed_sparse(self, rows: SparseRows, shares: Floats) -> None:
-        """Let the algorithm learn. It has a running sum of its own, in which old rows never fade but new ones weigh more and more."""
+    def _feed_sparse(self, rows: SparseRows, shares: Floats, old: Sums | None, now: Moments) -> None:
+        """Let the algorithm learn. It has a running sum of its own, in which old rows never fade but new ones weigh more and more.
+
+        Features that are far from zero are learned as differences from an offset.
+        """
         assert self.model is not None
-        if self.settings.center and (self._sums is None or self._sums.total > _MOST_INFLATED):
-            self._sums = Sums(self.moments.mean if self.scale is None else self.moments.mean / self.scale, 1.0)
+        if old is not None:
+            stale = self._sums is None or self._sums.total > _MOST_INFLATED or needs_another(now.mean, now.variance, self._offset)
+            if stale:
+                self._offset = offset_for(now.mean, now.variance)
+                mean = old.mean - self._offset
+                self._sums = Sums(mean if self.scale is None else mean / self.scale, 1.0)
+            rows = shifted(rows, self._offset)
         total = 1.0 if self._sums is None else self._sums.total
         rows = rows.scaled(1.0, self.dtype, total * shares / np.cumprod(1.0 - shares))
         if self.scale is not None:
@@ -397,7 +423,7 @@ class Stream:
     def state(self) -> StreamState:
         """Everything but the algorithm, in arrays of its own."""
         m = self.moments
-        moments = MomentsState(m.count, m.weight, m.squares, np.array(m.mean), m.variance.copy())
+        moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), *m.apart())
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
         scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
         axes = None if self.axes is None else self.axes.copy()
@@ -420,6 +446,8 @@ class Stream:
         m = self.moments
         m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()
+        if state.moments.origin is not None and state.moments.moved is not None:
+            m.origin, m.moved = state.moments.origin.copy(), state.moments.moved.copy()
         exact = state.kept or state.scatter
         self.exact, self.model = None if exact is None else exact_from_state(exact, self.rank), model
 

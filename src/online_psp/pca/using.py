@@ -19,8 +19,11 @@ from online_psp.pca.checks import check_rows, check_scores, check_values, rows_d
 from online_psp.pca.filling import filled, partial_likelihoods, put_back
 from online_psp.pca.holes import Gaussian, first_hole
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
+from online_psp.pca.offsets import offset_for, shifted
 from online_psp.pca.reading import Learned
 from online_psp.pca.view import View
+
+_LARGE_MEAN = 10.0  # in deviations: beyond that it is taken out of rows before they are multiplied
 
 
 class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
@@ -97,11 +100,17 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return ArrayRows(rows.library.of(full), rows.library.dtype) if isinstance(rows, ArrayRows) else DenseRows(full)
 
     def _log_likelihoods(self, rows: AnyRows, view: View) -> Floats:
-        data: Any = rows.matrix() if isinstance(rows, SparseRows) else rows.dense(np.dtype(np.float64))
+        mean: Floats = view.mean
+        data: Any
+        if isinstance(rows, SparseRows):
+            offset = offset_for(mean, view.feature_variances)
+            mean, data = mean - offset, shifted(rows.scaled(1.0, np.dtype(np.float64), rows.weights), offset).matrix()
+        else:
+            data = rows.dense(np.dtype(np.float64))
         if view.deviations is None:
-            return log_likelihood(data, view.mean, *self._gaussian(view))
+            return log_likelihood(data, mean, *self._gaussian(view))
         scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
-        return log_likelihood(scaled, view.mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
+        return log_likelihood(scaled, mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
 
     def sample_influence(self, X: ArrayLike) -> Floats:
         """What rows would count if they came now, (n,), from 0 to 1: less than 1 where they are far from all others.
@@ -141,14 +150,36 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         components = self._shown(view)[0]
         if view.deviations is not None:
             components = (components / view.deviations).astype(components.dtype)
-        offset = view.mean @ components.T.astype(np.float64)
+        mean = view.mean if self._fitted().settings.center else np.zeros(rows.D)
+        offset = mean @ components.T.astype(np.float64)
+        scaled = mean if view.deviations is None else mean / view.deviations
+        first = float(scaled @ scaled) > _LARGE_MEAN**2 * view.total_variance  # then differences of products would be rounding
+        scores: Any
         if isinstance(rows, ArrayRows):
-            found: Any = rows.scores(components, offset)
-            return found / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else found
+            scores = _array_scores(rows, mean, components) if first else rows.scores(components, offset)
+            return scores / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else scores
         if isinstance(rows, SparseRows):
-            scores: Array = np.asarray(rows.matrix() @ components.T)
+            basis = components.T.astype(np.float64) if first else components.T
+            scores = (np.asarray(rows.matrix() @ basis) - offset).astype(rows_dtype(rows))
+        elif first:
+            scores = _dense_scores(rows.X, mean, components.astype(rows.X.dtype, copy=False))
         else:
-            scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False))
-        if self._fitted().settings.center:
-            scores = scores - offset.astype(scores.dtype)
+            scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False)) - offset.astype(rows.X.dtype)
         return scores / self._deviations(scores.dtype) if self.whiten else scores
+
+
+def _dense_scores(X: Array, mean: Floats, components: Array) -> Array:
+    """``(X − mean) componentsᵀ``, (n, K), with the mean taken out first, a part of the rows at a time."""
+    scores = np.empty((len(X), len(components)), X.dtype)
+    step = max(1, CENTRE_BYTES // (X.shape[1] * X.itemsize))
+    for start in range(0, len(X), step):
+        part = slice(start, start + step)
+        scores[part] = matmul(np.subtract(X[part], mean).astype(X.dtype, copy=False), components.T)
+    return scores
+
+
+def _array_scores(rows: ArrayRows, mean: Floats, components: Array) -> Any:
+    """The same in the library of the rows."""
+    near = mean.astype(rows.library.dtype)  # and what is lost of the mean by that
+    apart = ArrayRows(rows.X - rows.library.of(near), rows.library.dtype)
+    return apart.scores(components, (mean - near) @ components.T.astype(np.float64))

@@ -18,6 +18,9 @@ class MomentsState(NamedTuple):
     squares: float
     mean: Annotated[Floats, "D"]
     variance: Annotated[Floats, "D"]
+    origin: Annotated[Floats, "D"] | None = None
+    """The mean as `Moments` keeps it while rows are dense: a sum of two."""
+    moved: Annotated[Floats, "D"] | None = None
 
 
 class StreamState(NamedTuple):
