@@ -6,9 +6,11 @@ The public names load on first use, so that ``import online_psp`` costs next to 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in typing, which takes longer to load than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM, BlockPCA
     from online_psp.pca import OnlinePCA
 

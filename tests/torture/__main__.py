@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: children are forked
 
 import argparse
+import pickle
 import random
 import shutil
 import sys
@@ -53,22 +54,11 @@ def warm(folder: Path) -> None:
             model.transform(rows(3, D, 0))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Attack runs and files at random.")
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=None, help="to do again what was done; random by default")
-    parser.add_argument("--only", choices=list(ATTACKS), action="append", help="one kind of attack; may be given several times")
-    given = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    chance, end = random.Random(seed), time.monotonic() + 60.0 * given.minutes
-    names = given.only or list(ATTACKS)
-    tallies = {name: Tally() for name in names}
-    spent = dict.fromkeys(names, 0.0)
-    print(f"seed {seed}, {given.minutes:g} minutes", flush=True)
-    with tempfile.TemporaryDirectory() as start:
-        warm(Path(start))
-    while time.monotonic() < end:
-        name = min(names, key=lambda each: spent[each] / SHARES.get(each, 1.0))
+def attack(names: list[str], seed: int, end: float, counts: dict[str, int]) -> dict[str, Tally]:
+    """Attack in turn, each kind with its share of the time, until the time is over and the counts are reached."""
+    chance, tallies, spent = random.Random(seed), {name: Tally() for name in names}, dict.fromkeys(names, 0.0)
+    while left := [name for name in names if (tallies[name].tried < counts[name] if name in counts else time.monotonic() < end)]:
+        name = min(left, key=lambda each: spent[each] / SHARES.get(each, 1.0))
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         try:
@@ -81,6 +71,46 @@ def main() -> int:
             print(f"LOST  {' '.join(words.split())}", flush=True)
         tallies[name].add(found)
         spent[name] += time.monotonic() - began
+    return tallies
+
+
+def in_parallel(jobs: int, names: list[str], seed: int, end: float, counts: dict[str, int]) -> dict[str, Tally]:
+    """The same in several processes, each with its share of the counts; forked, so that the libraries are loaded once."""
+    with tempfile.TemporaryDirectory() as name:
+        reports, children = [Path(name) / str(job) for job in range(jobs)], []
+        for job, report in enumerate(reports):
+            child = os.fork()
+            if not child:
+                found = attack(names, seed + job, end, {kind: -(-count // jobs) for kind, count in counts.items()})
+                report.write_bytes(pickle.dumps(found))
+                os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        tallies = {name: Tally() for name in names}
+        for report in reports:
+            for kind, tally in pickle.loads(report.read_bytes()).items():
+                tallies[kind].add(tally)
+    return tallies
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Attack runs and files at random.")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time for the attacks that have no count of their own")
+    parser.add_argument("--kills", type=int, help="kill runs so often, however long that takes")
+    parser.add_argument("--mutations", type=int, help="try so many model files, however long that takes")
+    parser.add_argument("--jobs", type=int, default=1, help="attack in so many processes at once")
+    parser.add_argument("--seed", type=int, default=None, help="to do again what was done; random by default")
+    parser.add_argument("--only", choices=list(ATTACKS), action="append", help="one kind of attack; may be given several times")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    counts = {name: count for name, count in (("kills", given.kills), ("models", given.mutations)) if count is not None}
+    print(f"seed {seed}, {given.minutes:g} minutes, {counts or 'no counts'}", flush=True)
+    end = time.monotonic() + 60.0 * given.minutes
+    with tempfile.TemporaryDirectory() as start:
+        warm(Path(start))
+    names = given.only or list(ATTACKS)
+    tallies = attack(names, seed, end, counts) if given.jobs == 1 else in_parallel(given.jobs, names, seed, end, counts)
     print(table(tallies))
     return 1 if any(tally.lost for tally in tallies.values()) else 0
 

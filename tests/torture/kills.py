@@ -81,20 +81,39 @@ SOURCES: dict[str, Callable[[Path, Floats], list[Path]]] = {
 }
 
 
+def _options(kind: str, algorithm: str, X: Floats, chance: random.Random) -> list[Any]:
+    """Options of ``psp fit`` that go together; the rows are changed where they need it."""
+    found: list[Any] = []
+    named = kind in ("csv", "csv.gz", "several files", "parquet")
+    if named and chance.random() < 0.3:
+        X[:, 0] = np.arange(len(X)) * 2.0
+        found += ["--time-column", "x0", "--half-life", chance.choice(["2m", "1h"])]
+    else:
+        found += ["--epochs", 2] if chance.random() < 0.3 else []
+        found += ["--half-life", chance.choice([50, 2000])] if chance.random() < 0.3 else []
+    found += ["--standardize"] if chance.random() < 0.2 and kind != "sparse" else []
+    found += ["--axes", "stable"] if chance.random() < 0.2 else []
+    if algorithm == "block" and kind != "sparse":
+        found += ["--robust"] if chance.random() < 0.3 else []
+        if chance.random() < 0.3:
+            found += ["--missing", "impute"]
+            holes = np.random.default_rng(chance.randrange(1000)).random(X.shape) < 0.1
+            X[:, 1:][holes[:, 1:]] = np.nan
+    return found
+
+
 def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
     """One run, killed so often, against one that was not."""
     tally = Tally()
-    kind, algorithm = chance.choice(list(SOURCES)), chance.choice(list(LEARNERS))
+    kind, algorithm = chance.choice(list(SOURCES)), chance.choice(("block", "block", *LEARNERS))
     n, D = 6000, chance.choice([8, 40])
     X = rows(n, D, chance.randrange(1000))
-    sources = SOURCES[kind](folder, X)
     options = ["-k", 3, "--oversample", 2, "-q", "--block", 100, "--algorithm", algorithm]
+    options += _options(kind, algorithm, X, chance)
     options += ["--features", D] if kind == "raw" else []
-    options += ["--epochs", 2] if chance.random() < 0.3 else []
-    options += ["--half-life", chance.choice([50, 2000])] if chance.random() < 0.3 else []
-    options += ["--standardize"] if chance.random() < 0.2 and kind != "sparse" else []
-    alarms = chance.random() < 0.3 and not {"--epochs", "--standardize"} & set(options)
-    options += ["--shuffle-buffer", 300] if chance.random() < 0.3 and not alarms else []
+    alarms = chance.random() < 0.3 and not {"--epochs", "--missing"} & set(options)
+    options += ["--shuffle-buffer", 300] if chance.random() < 0.3 and not alarms and "--time-column" not in options else []
+    sources = SOURCES[kind](folder, X)
 
     def fit(name: str, *more: Any) -> Callable[[], int]:
         table = ["--monitor", folder / f"{name}.csv"] if alarms else []

@@ -1,7 +1,9 @@
-"""``python -m online_psp.cli``."""
+"""``python -m online_psp.cli``, which is ``psp``."""
 
 from __future__ import annotations
 
-from online_psp.cli.main import app
+from online_psp.cli.start import leave_out_working_folder, psp
 
-app()
+if __name__ == "__main__":
+    leave_out_working_folder()
+    psp()

@@ -11,13 +11,19 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from online_psp.cli.start import stop_at_once
+
 USAGE, DATA, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
+_STOPPED = "Stopped."
+_TIMER = getattr(signal, "SIGALRM", None)
+_ASK_AGAIN = 0.02  # seconds
 
 #: Whatever the argument parser raises; Typer brings the class, from Click or from a copy of it.
 _ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -92,6 +98,8 @@ class Commands(TyperGroup):
             try:
                 found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
                 code = found if isinstance(found, int) else 0
+                if code == INTERRUPTED:  # the parser takes a KeyboardInterrupt without a word
+                    say(_STOPPED)
             except (Exception, KeyboardInterrupt) as error:
                 if debug:
                     raise
@@ -105,21 +113,66 @@ class Commands(TyperGroup):
 def _interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; what is ignored stays ignored."""
     before: dict[int, Any] = {}
+    interrupt = _Interrupt()
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGALRM", "SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, signal.default_int_handler)
+            if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, stop_at_once):
+                before[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:
+        interrupt.forget()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
+class _Interrupt:
+    """A handler of signals that raises KeyboardInterrupt, but not while a module is being imported.
+
+    Libraries do not expect it there: some lose it, some are left half loaded. As long as no output is held, the process ends at once.
+    After that the first signal waits for the end of the import, and a timer asks again; a second one does not wait.
+    """
+
+    def __init__(self) -> None:
+        self._came = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._came += number != _TIMER
+        if not self._came:
+            return
+        if self._came == 1 and _importing(frame):
+            if not _holding():
+                stop_at_once()
+            if _TIMER is not None and signal.getsignal(_TIMER) is self:
+                signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN)
+                return
+        raise KeyboardInterrupt
+
+    def forget(self) -> None:
+        """Stop the timer."""
+        if _TIMER is not None and signal.getsignal(_TIMER) is self:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _holding() -> bool:
+    """Whether an output is held, so that there is something to let go of."""
+    files: Any = sys.modules.get("online_psp.io.files")
+    return files is not None and bool(files.HELD)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a frame is part of an import."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib."):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _ended_by(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        say("Stopped.")
+        say(_STOPPED)
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):  # whoever read the output has had enough
         _silence()

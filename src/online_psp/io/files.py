@@ -30,6 +30,9 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 
+HELD: list[Path] = []
+"""Outputs that this process holds."""
+
 
 class OutputError(ValueError):
     """An output that cannot be written: not a regular file, in a folder that does not allow it, or in use."""
@@ -142,10 +145,12 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = target_of(path)
     lock = target.with_name(f".{target.name}.lock")
     descriptor = _take(lock, os.fspath(path))
+    HELD.append(target)
     try:
         _remove_leftovers(target)
         yield target
     finally:
+        HELD.remove(target)
         with contextlib.suppress(OSError):
             os.unlink(lock)
         os.close(descriptor)

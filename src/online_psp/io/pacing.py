@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
+_PUT_OFF = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Timer:
@@ -84,13 +85,15 @@ class Stop:
 
 @contextlib.contextmanager
 def unbroken() -> Iterator[None]:
-    """Put off SIGINT and SIGTERM until the end, where they take their usual effect."""
+    """Put off SIGINT, SIGTERM and SIGHUP until the end, where they take their usual effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {}
     try:
+        for each in _PUT_OFF:
+            before[each] = signal.signal(each, lambda number, _: came.append(number))
         yield
     finally:
         for each, handler in before.items():

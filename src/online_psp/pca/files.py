@@ -23,6 +23,7 @@ from online_psp.pca.exact import ReadOut
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream
+from online_psp.pca.units import largest_for
 from online_psp.pca.view import StreamState, View, flip_signs
 
 _KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
@@ -152,14 +153,11 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("its scales do not fit the rest of it")
     if state.unit < 0 or (state.unit and np.frexp(state.unit)[0] != 0.5):
         raise ModelFileError("its unit is not a power of two")
-    if state.scatter is not None and not np.abs(state.scatter.matrix).max() < 1e290:  # squares of the largest values that are learned
-        raise ModelFileError("its covariances are larger than any")
     if state.scatter is not None and min(state.scatter.largest or 0.0, state.scatter.left or 0.0) < 0:
         raise ModelFileError("it has negative variances")
-    if state.scatter is not None and state.scatter.root is not None and not np.abs(state.scatter.root).max() < 1e145:
-        raise ModelFileError("its deviations are larger than any")
     if (moments.origin is None) != (moments.moved is None):
         raise ModelFileError("its mean is one of two parts")
+    _check_sizes(state, stream)
     for part in (state.kept, state.scatter):
         if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
             raise ModelFileError("its rows have shares that are not between 0 and 1")
@@ -169,6 +167,20 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         expected = (ALGORITHMS[model.algorithm], state.rank, stream.D, stream.dtype)
         if (type(inner), inner.K, inner.D, inner.dtype) != expected or inner.state().running is None:
             raise ModelFileError("its algorithm does not fit the rest of it")
+
+
+def _check_sizes(state: StreamState, stream: Stream) -> None:
+    """Refuse numbers that no rows lead to, since `pca.checks` refuses such rows: what is computed from them would overflow."""
+    largest = 10.0 * largest_for(stream.dtype)
+    values, squares = [state.moments.mean], [state.moments.variance]
+    values += [part.rows for part in (state.kept, state.scatter, state.careful) if part is not None]
+    squares += [state.scatter.matrix] if state.scatter is not None else []
+    if state.careful is not None and state.careful.ritz is not None:
+        squares.append(state.careful.ritz.M)
+    for bound, arrays in ((largest, values), (largest**2, squares)):
+        for array in arrays:
+            if array.size and not np.nanmax(np.abs(array), initial=0.0) <= bound:
+                raise ModelFileError("its rows, means or covariances are larger than any that are learned")
 
 
 def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) -> None:

@@ -1,0 +1,9 @@
+"""``python -m online_psp``, which is ``psp``."""
+
+from __future__ import annotations
+
+from online_psp.cli.start import leave_out_working_folder, psp
+
+if __name__ == "__main__":
+    leave_out_working_folder()
+    psp()

@@ -1,0 +1,42 @@
+"""Where ``psp`` begins: what has to be in place before the libraries are loaded, which takes a second or two.
+
+A signal that comes in that time ends the process with a sentence, and not with a traceback from inside of some library. And modules beside
+the data are never imported: neither here, nor in the processes that are started from here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+_STOPPED = b"psp: Stopped; nothing was written.\n"
+
+
+def psp() -> None:
+    """Run the command line."""
+    heard = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    for number in heard:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop_at_once)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    try:
+        from online_psp.cli.main import app
+
+        app()
+    finally:
+        for number in heard:  # what is left is to end
+            signal.signal(number, signal.SIG_IGN)
+
+
+def stop_at_once(*_: object) -> None:
+    """End the process, which holds no output and is in the middle of loading libraries."""
+    os.write(2, _STOPPED)
+    os._exit(130)
+
+
+def leave_out_working_folder() -> None:
+    """Forget the working folder, which ``python -m`` puts first on the path."""
+    if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
