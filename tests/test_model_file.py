@@ -345,6 +345,59 @@ def test_files_made_on_purpose(tmp_path: Path, seed: int) -> None:
             found.fit_next(rows(1, 60)[0])
 
 
+def forged(path: Path, array: str | None = None, values: Any = None, **options: float) -> None:
+    """Change one array of a model file, or options of its algorithm, and sign it again."""
+    found = model_file.read(path)
+    arrays = dict(found.arrays)
+    if array is not None:
+        arrays[array] = np.full_like(arrays[array], values)
+    state = {**found.state, "options": {**found.state["options"], **options}} if options else found.state
+    model_file.write(path, Contents(found.kind, arrays, state, found.run))
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "array", "value"),
+    [
+        ({}, 30, "stream.scatter.rows", 1e150),
+        ({}, 30, "stream.scatter.rows", 1e-308),
+        ({}, 30, "stream.moments.mean", -1e308),
+        ({"dtype": "float32", "robust": True}, 3, "stream.careful.rows", 1e20),
+        ({"missing": "impute"}, 30, "stream.moments.variance", 1e300),
+        ({"robust": True}, 300, "stream.careful.known", 1e308),
+        ({"robust": True}, 300, "stream.careful.pairs.products", 1e308),
+    ],
+)
+def test_numbers_that_no_rows_lead_to(tmp_path: Path, options: dict[str, Any], n: int, array: str, value: float) -> None:
+    """Finite, and yet their squares overflow, so that coordinates would be infinite, and not a word."""
+    path = tmp_path / "m.psp"
+    OnlinePCA(2, **options).fit(rows(n, 6)).save(path)
+    forged(path, array, value)
+    with pytest.raises(ModelFileError, match=r"(larger|smaller) than any"):
+        OnlinePCA.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [("history", "iterations", 1e300), ("fd", "sketch", 2.0**53), ("oja", "scale", 1e300), ("gha", "variance", 1e-300)],
+)
+def test_options_that_never_end_or_overflow(tmp_path: Path, name: str, option: str, value: float) -> None:
+    model = ALGORITHMS[name](2, 6)
+    model.fit_block(rows(20, 6))
+    model.save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", None, None, **{option: value})
+    with pytest.raises(ModelFileError, match="impossible"):
+        ALGORITHMS[name].load(tmp_path / "m.psp")
+
+
+def test_a_basis_that_is_longer_than_any(tmp_path: Path) -> None:
+    model = ALGORITHMS["oja"](2, 6)
+    model.fit_block(rows(20, 6))
+    model.save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", "state.running.U", 1e308)
+    with pytest.raises(ModelFileError, match="longer than any"):
+        ALGORITHMS["oja"].load(tmp_path / "m.psp")
+
+
 def test_versions_and_foreign_files(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

@@ -354,3 +354,12 @@ def test_on_mnist(data_home: Path) -> None:
     parts = [OnlinePCA(16).fit(part) for part in np.array_split(X.astype(np.float64), 8)]
     merged = functools.reduce(lambda one, two: one.merge(two), parts)
     assert subspace_error(merged.components_.T, batch.components_.T) <= 2 * errors[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"center": False}, {"missing": "impute"}, {"robust": True}, {"algorithm": "fsm"}], ids=str)
+def test_whitening_where_nothing_varies_is_finite(options: dict[str, Any]) -> None:
+    """Nothing is known of the scale: coordinates stay as they are, and are not divided by zero."""
+    model = OnlinePCA(2, whiten=True, **options).fit(np.zeros((3, 6)))
+    Z = model.transform(np.ones((2, 6)))
+    assert np.isfinite(Z).all(), f"coordinates in a stream without variance: {Z[0]}"
+    assert np.isfinite(model.inverse_transform(Z)).all()

@@ -70,7 +70,7 @@ def rebuild(fields: Fields, rates: dict[str, Rate | None], cls: type | None = No
         return kind.from_state(options, _state(kind, fields.under("state"), options))
     except ModelFileError:
         raise
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, MemoryError) as error:
         raise ModelFileError(f"its options or its state are impossible ({error})") from None
 
 

@@ -33,6 +33,7 @@ from online_psp.engine.suited_store import suited
 from online_psp.engine.types import Array, Floats, Rate
 
 _BLOCKS_BETWEEN_CHECKS = 64
+_LARGEST_STEP = 1e100
 
 
 class Pace(NamedTuple):
@@ -155,6 +156,8 @@ class GradientAlgorithm(StreamingAlgorithm):
             raise ValueError(f"scale must be positive and finite; got {scale!r}.")
         if not 0 <= variance < float("inf"):
             raise ValueError(f"variance must be positive and finite, or 0 for the running average; got {variance!r}.")
+        if scale / (variance or 1.0) > _LARGEST_STEP:
+            raise ValueError(f"scale={scale!r} with variance={variance!r} gives steps whose squares overflow; take a smaller scale.")
         self.scale, self.variance, self.learning_rate = scale, variance, learning_rate
         if U0 is not None:
             Q, R = np.linalg.qr(check_start(U0, "U0", (self.K, self._features())).T)
@@ -268,6 +271,8 @@ class GradientAlgorithm(StreamingAlgorithm):
             raise ValueError("its open block does not fit its basis")
         if (running.v < 0).any() or not ((running.shares >= 0) & (running.shares <= 1)).all():
             raise ValueError("its step sizes are impossible")
+        if not np.abs(running.U).max() < _LARGEST_STEP:
+            raise ValueError("its basis is longer than any")
         return running
 
     def _restore(self, running: GradientRunning) -> None:

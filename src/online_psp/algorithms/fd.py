@@ -37,6 +37,8 @@ from online_psp.engine.checks import check_count
 from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
+_LARGEST_SKETCH = 1 << 24
+
 
 class FDState(NamedTuple):
     """The sketch as published: of the sum of ``x xᵀ``."""
@@ -119,6 +121,8 @@ class FrequentDirections(BlockwiseAlgorithm):
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
         self.sketch = check_count(int(sketch) if sketch == int(sketch) else sketch, "sketch", least=0)
+        if self.sketch > _LARGEST_SKETCH:
+            raise ValueError(f"sketch must be at most {_LARGEST_SKETCH}; got {self.sketch}.")
         if 0 < self.sketch <= self.K:
             raise ValueError(f"sketch must be larger than K, or 0 for 2K; got {self.sketch} and K={self.K}.")
 

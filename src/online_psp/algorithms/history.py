@@ -33,6 +33,8 @@ from online_psp.engine.types import Array, Floats, Rate
 
 LEAST_ROWS = 10
 
+_MOST_ITERATIONS = 1000
+
 
 class HistoryState(NamedTuple):
     """The iterate, and the rows of the block that is not full yet."""
@@ -119,6 +121,8 @@ class HistoryPCA(BlockwiseAlgorithm):
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
         self.iterations = check_count(int(iterations) if iterations == int(iterations) else iterations, "iterations")
+        if self.iterations > _MOST_ITERATIONS:
+            raise ValueError(f"iterations must be at most {_MOST_ITERATIONS}: a few are enough, and a block would take as many products.")
 
     @classmethod
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:

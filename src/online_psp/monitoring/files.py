@@ -28,6 +28,7 @@ from online_psp.pca.files import pca_from_state, pca_state
 M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
+_ORTHONORMAL = 1e-3  # how far directions in single precision may be from it
 
 
 class MonitorState(NamedTuple):
@@ -152,6 +153,8 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
         raise ModelFileError("its rows have times, and it does not forget by time")
     if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
         raise ModelFileError("what it scores rows by has variances that are not positive")
+    if seen is not None and not np.abs(seen.components @ seen.components.T - np.eye(len(seen.components))).max() < _ORTHONORMAL:
+        raise ModelFileError("what it scores rows by has directions that are not orthonormal")
     if seen is not None and (min(seen.noise, seen.total) < 0 or (seen.scale is not None and (seen.scale <= 0).any())):
         raise ModelFileError("what it scores rows by has negative variances")
 

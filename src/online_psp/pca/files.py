@@ -26,6 +26,8 @@ from online_psp.pca.stream import Stream
 from online_psp.pca.units import largest_for
 from online_psp.pca.view import StreamState, View, flip_signs
 
+_LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
+_LEAST = 1e-150  # squares of smaller numbers vanish
 _KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
 
 
@@ -145,7 +147,7 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("it keeps fewer directions than it has components, or more than it has features")
     if moments.weight < 0 or moments.squares < 0 or (moments.variance < 0).any() or state.refresh_at < 0:
         raise ModelFileError("it has negative weights or variances")
-    if not max(moments.weight, math.sqrt(moments.squares)) < 1e30 * MOST_WEIGHT:
+    if not max(moments.weight, math.sqrt(moments.squares)) < _LARGEST_WEIGHT:
         raise ModelFileError("its weights are larger than any")
     started = inner is not None or (state.careful is not None and state.careful.ritz is not None)
     scaled = started and stream.settings.standardize
@@ -181,6 +183,9 @@ def _check_sizes(state: StreamState, stream: Stream) -> None:
         for array in arrays:
             if array.size and not np.nanmax(np.abs(array), initial=0.0) <= bound:
                 raise ModelFileError("its rows, means or covariances are larger than any that are learned")
+    for part in (state.kept, state.scatter):
+        if part is not None and 0.0 < float(np.abs(part.rows).max(initial=0.0)) < _LEAST:
+            raise ModelFileError("its rows are smaller than any that are learned")
 
 
 def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) -> None:
@@ -190,6 +195,9 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("it has learned rows with missing values, which its parameters refuse")
     if not ((careful.weights > 0).all() and (careful.decays > 0).all() and (careful.decays <= 1).all()):
         raise ModelFileError("its rows have weights that are not positive, or decays that are not between 0 and 1")
+    weights = [careful.known] if careful.pairs is None else [careful.known, careful.pairs.weights]
+    if max(float(each.max()) for each in weights) > _LARGEST_WEIGHT or careful.weights.max(initial=0.0) > MOST_WEIGHT:
+        raise ModelFileError("its weights are larger than any")
     if (careful.known < 0).any() or np.isinf(careful.rows).any() or (settings.missing != "impute" and np.isnan(careful.rows).any()):
         raise ModelFileError("its rows are not finite, or features have negative weights")
     parts = Careful(settings, state.rank, stream.D, stream.dtype, stream.share)
@@ -206,6 +214,8 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("its rows with holes have less noise than others, or negative weights")
     if careful.pairs is not None and (careful.pairs.weights < 0).any():
         raise ModelFileError("its pairs have negative weights")
+    if careful.pairs is not None and max(float(np.abs(each).max()) for each in careful.pairs[1:3]) > _LARGEST_SUM:
+        raise ModelFileError("its pairs have sums that are larger than any")
     if len(careful.rows) and len(careful.rows) >= parts.room:
         raise ModelFileError("it has kept more rows than it should")
 

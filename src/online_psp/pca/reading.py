@@ -164,7 +164,7 @@ class Learned(BaseEstimator):
         return np.sqrt(self._variances(view))
 
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
-        """Standard deviations along the components, kept from zero."""
+        """Standard deviations along the components, kept from zero; ones where nothing varies."""
         scale = self._scales(self._view())
-        smallest = np.finfo(dtype).eps * max(float(scale.max(initial=0.0)), float(np.finfo(np.float64).tiny))
+        smallest = float(np.finfo(dtype).eps) * float(scale.max(initial=0.0)) or 1.0
         return np.asarray(np.maximum(scale, smallest).astype(dtype))

@@ -15,6 +15,7 @@ import urllib.request
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -271,8 +272,11 @@ def _facts() -> Facts:
 def _start() -> subprocess.Popen[bytes]:
     """Start the serving process; it is in a session of its own, so that Ctrl-C is the learner's to handle, and ends with the pipe."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # leave the cores alone
+    home = Path(__file__).resolve().parents[2]
+    if home.name not in ("site-packages", "dist-packages"):  # where Python does not look by itself
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(home))))
     return subprocess.Popen(
-        [sys.executable, "-m", "online_psp.watch"],
+        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a module beside the data must not take another's place
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("ONLINE_PSP_WATCH_DEBUG") else subprocess.DEVNULL,

@@ -1,0 +1,131 @@
+"""The first moments of a command: signals that come before it has begun, and modules that lie beside the data."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.cli import _errors
+from online_psp.cli.main import app
+from online_psp.io import files, runs
+from online_psp.io.pacing import Stop, unbroken
+from online_psp.watch import dashboard
+from online_psp.watch.settings import PageSettings
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_INTERRUPTED = """
+import os, signal, sys
+from online_psp.cli.start import psp
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), {number})
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["psp", "fit", "x.npy", "-k", "2", "-o", "m.psp"]
+psp()
+"""
+
+
+@pytest.mark.parametrize("number", _SIGNALS)
+@pytest.mark.parametrize("name", ["typer", "online_psp.io.runs"])
+def test_a_signal_while_libraries_are_loaded_ends_in_a_sentence(tmp_path: Path, name: str, number: int) -> None:
+    np.save(tmp_path / "x.npy", np.ones((5, 3)))
+    code = _INTERRUPTED.format(name=name, number=int(number))
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "psp: Stopped; nothing was written.\n")
+    assert os.listdir(tmp_path) == ["x.npy"], "nothing was to be written"
+
+
+def test_where_an_output_is_held_a_signal_waits_for_the_end_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_load.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nwhole = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(files, "HELD", [tmp_path / "m.psp"])
+
+    def load_and_wait() -> None:
+        with _errors._interruptible():
+            importlib.import_module("slow_to_load")
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                time.sleep(0.001)
+
+    with pytest.raises(KeyboardInterrupt):
+        load_and_wait()
+    assert sys.modules["slow_to_load"].whole, "the module is loaded to its end"
+
+
+def test_an_interrupt_anywhere_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The parser turns it into an exit code without a word."""
+    OnlinePCA(1).fit(np.eye(3)).save(tmp_path / "m.psp")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "read_stored", interrupted)
+    code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
+    assert (code, capsys.readouterr().err) == (130, "psp: Stopped.\n")
+
+
+@pytest.mark.parametrize("number", _SIGNALS)
+def test_a_second_signal_waits_for_the_end_of_what_must_be_whole(number: signal.Signals) -> None:
+    """A terminal that is closed may send several: rows would be learned, and the position not moved."""
+    before, done = signal.signal(number, lambda *_: None), []
+
+    def step() -> None:
+        with Stop([number]):
+            signal.raise_signal(number)
+            with unbroken():
+                signal.raise_signal(number)
+                done.append("whole")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step()
+        assert done == ["whole"], "the second signal came in between"
+    finally:
+        signal.signal(number, before)
+
+
+def _plant(folder: Path) -> Path:
+    """Modules that take the place of others where Python looks into the folder first; what is written where one is run."""
+    for name in ("typing", "numpy", "typer", "pandas", "matplotlib", "typing_extensions", "random", "json"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'run')!r}, 'a').write('{name} ')\n")
+    return folder / "run"
+
+
+@pytest.mark.parametrize("module", ["online_psp", "online_psp.cli"])
+def test_python_m_does_not_look_beside_the_data(tmp_path: Path, module: str) -> None:
+    run = _plant(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    ended = subprocess.run(
+        [sys.executable, "-m", module, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.stdout.startswith("psp "), ended.stderr
+    assert not run.exists(), f"run from beside the data: {run.read_text()}"
+
+
+def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    process = dashboard._start(PageSettings(port=0))
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+    finally:
+        dashboard._terminate(process)
+    assert b'"url"' in told, f"the page was not served: {told!r}"
+    assert not run.exists(), f"run from beside the data: {run.read_text()}"
