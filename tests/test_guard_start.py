@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from online_psp.cli import _errors
 from online_psp.cli.main import app
 from online_psp.io import files, runs
 from online_psp.io.pacing import Stop, unbroken
-from online_psp.watch import dashboard
+from online_psp.watch import dashboard, frames
 from online_psp.watch.settings import PageSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -106,12 +107,18 @@ def _plant(folder: Path) -> Path:
     return folder / "run"
 
 
+def _use_no_other_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes look where Python looks by itself, and where this package is; what the environment says is trusted."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(files.__file__).parents[2]))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+
+
 @pytest.mark.parametrize("module", ["online_psp", "online_psp.cli"])
-def test_python_m_does_not_look_beside_the_data(tmp_path: Path, module: str) -> None:
+def test_python_m_does_not_look_beside_the_data(tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = _plant(tmp_path)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    _use_no_other_path(monkeypatch)
     ended = subprocess.run(
-        [sys.executable, "-m", module, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", module, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.stdout.startswith("psp "), ended.stderr
     assert not run.exists(), f"run from beside the data: {run.read_text()}"
@@ -120,10 +127,12 @@ def test_python_m_does_not_look_beside_the_data(tmp_path: Path, module: str) -> 
 def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = _plant(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    process = dashboard._start(PageSettings(port=0))
+    _use_no_other_path(monkeypatch)
+    process = dashboard._start()
     try:
+        assert process.stdin is not None
         assert process.stdout is not None
+        frames.write(process.stdin, frames.packed(asdict(PageSettings(port=0))))  # type: ignore[arg-type]
         told = process.stdout.readline()
     finally:
         dashboard._terminate(process)
