@@ -389,13 +389,26 @@ def test_options_that_never_end_or_overflow(tmp_path: Path, name: str, option: s
         ALGORITHMS[name].load(tmp_path / "m.psp")
 
 
-def test_a_basis_that_is_longer_than_any(tmp_path: Path) -> None:
-    model = ALGORITHMS["oja"](2, 6)
+@pytest.mark.parametrize("array", ["U", "Z"])
+def test_a_basis_that_is_longer_than_any(tmp_path: Path, array: str) -> None:
+    model = ALGORITHMS["gha"](2, 6)
     model.fit_block(rows(20, 6))
     model.save(tmp_path / "m.psp")
-    forged(tmp_path / "m.psp", "state.running.U", 1e308)
+    forged(tmp_path / "m.psp", f"state.running.{array}", 1e308)
     with pytest.raises(ModelFileError, match="longer than any"):
-        ALGORITHMS["oja"].load(tmp_path / "m.psp")
+        ALGORITHMS["gha"].load(tmp_path / "m.psp")
+
+
+def test_a_count_that_no_longer_counts(tmp_path: Path) -> None:
+    """Beyond 2⁵³ a float does not tell t from t + 1."""
+    model = ALGORITHMS["isvd"](2, 6)
+    model.fit_block(rows(20, 6))
+    model.save(tmp_path / "m.psp")
+    found = model_file.read(tmp_path / "m.psp")
+    state = {**found.state, "state": {**found.state["state"], "t": 2**53}}
+    model_file.write(tmp_path / "m.psp", found._replace(state=state))
+    with pytest.raises(ModelFileError, match="'t' is out of range"):
+        ALGORITHMS["isvd"].load(tmp_path / "m.psp")
 
 
 def test_versions_and_foreign_files(tmp_path: Path) -> None:

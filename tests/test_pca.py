@@ -363,3 +363,14 @@ def test_whitening_where_nothing_varies_is_finite(options: dict[str, Any]) -> No
     Z = model.transform(np.ones((2, 6)))
     assert np.isfinite(Z).all(), f"coordinates in a stream without variance: {Z[0]}"
     assert np.isfinite(model.inverse_transform(Z)).all()
+
+
+def test_whitening_by_deviations_that_single_precision_does_not_know_is_finite() -> None:
+    """Beside a long stretch of constant rows all others are gross, and count for next to nothing."""
+    rng = np.random.default_rng(0)
+    model = OnlinePCA(3, whiten=True, robust=True, dtype="float32").fit(np.full((200, 60), 0.5))
+    with np.errstate(over="ignore"):
+        found = [model.partial_fit(rng.standard_normal((3, 60))).transform(rng.standard_normal((4, 60)))]
+        found.append(model.fit_next(rng.standard_normal(60)))
+    for Z in found:
+        assert np.isfinite(Z).all(), f"whitened by {model.explained_variance_}: {Z}"

@@ -13,6 +13,8 @@ from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
 
+_MOST_SAMPLES = 1 << 52  # of larger numbers, floating point does not tell one from the next
+
 
 def registered_name(cls: type) -> str:
     """The name in the registry of a class, or of the nearest class that it derives from."""
@@ -91,7 +93,7 @@ def _callables(kind: Any, stored: list[Any], rates: dict[str, Rate | None]) -> d
 def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> State:
     """The state in a file; what is allocated for it is no larger than what the file holds."""
     K, D, dtype = options["K"], options["D"], options["dtype"]
-    t = fields.count("t")
+    t = fields.count("t", most=_MOST_SAMPLES)
     sizes = {"K": K} if D is None else {"K": K, "D": D}
     start = fields.array("start", (len(fields.arrays["start"]), K)) if "start" in fields.arrays else None
     kept, running = (fields.values.get(name) is not None for name in ("kept", "running"))

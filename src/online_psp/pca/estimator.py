@@ -277,7 +277,7 @@ class OnlinePCA(Usable):
             components = self.components_
             if self.whiten:  # along directions without variance there is nothing to see
                 scale, known = np.zeros(len(components)), self.explained_variance_ > 0
-                scale[known] = 1.0 / self._deviations(np.dtype(np.float64))[known]
+                scale[known] = 1.0 / self._deviations(stream.dtype)[known]
                 components = scale[:, np.newaxis] * components
             deviations = self._view().deviations
             stream.shown = np.ascontiguousarray(components if deviations is None else components / deviations, dtype=stream.dtype)

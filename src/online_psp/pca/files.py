@@ -174,9 +174,13 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
 def _check_sizes(state: StreamState, stream: Stream) -> None:
     """Refuse numbers that no rows lead to, since `pca.checks` refuses such rows: what is computed from them would overflow."""
     largest = 10.0 * largest_for(stream.dtype)
-    values, squares = [state.moments.mean], [state.moments.variance]
-    values += [part.rows for part in (state.kept, state.scatter, state.careful) if part is not None]
-    squares += [state.scatter.matrix] if state.scatter is not None else []
+    moments, scatter = state.moments, state.scatter
+    values = [each for each in (moments.mean, moments.origin, moments.moved) if each is not None]
+    values += [part.rows for part in (state.kept, scatter, state.careful) if part is not None]
+    squares = [moments.variance]
+    if scatter is not None:
+        values += [] if scatter.root is None else [scatter.root]
+        squares += [scatter.matrix, np.array([scatter.largest or 0.0, scatter.left or 0.0])]
     if state.careful is not None and state.careful.ritz is not None:
         squares.append(state.careful.ritz.M)
     for bound, arrays in ((largest, values), (largest**2, squares)):

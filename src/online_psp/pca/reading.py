@@ -166,5 +166,6 @@ class Learned(BaseEstimator):
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, kept from zero; ones where nothing varies."""
         scale = self._scales(self._view())
-        smallest = float(np.finfo(dtype).eps) * float(scale.max(initial=0.0)) or 1.0
+        largest, least = float(scale.max(initial=0.0)), float(np.finfo(dtype).tiny)
+        smallest = max(float(np.finfo(dtype).eps) * largest, least) if largest > least else 1.0
         return np.asarray(np.maximum(scale, smallest).astype(dtype))
