@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import engine, pca, scale, speed, streams, tracking, watch
+from benchmarks import engine, missing, pca, scale, speed, streams, tracking, watch
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "engine": engine.main,
+    "missing": missing.main,
     "pca": pca.main,
     "scale": scale.main,
     "speed": speed.main,

@@ -44,6 +44,10 @@ class Target(NamedTuple):
         return self.figure <= self.target if self.relation == "≤" else self.figure >= self.target
 
 
+COMPRESSED = [name for name, make in ALGORITHMS.items() if not make.handles_missing]
+"""Algorithms that take rows in blocks: not those of rows with holes."""
+
+
 def block_seconds(model: Any, X: Floats, repeats: int = 5) -> float:
     """A sample of `fit_block`."""
     return seconds(block_by_block(model.fit_block, X, model.K), repeats) / ROWS
@@ -134,7 +138,7 @@ def threads() -> Iterator[Target]:
     yield Target(f"FSM.fit_block at D=32768, K=256, {cores} threads against one", ratio(partial(block_seconds, model, X, 3)), "≥", 1.6)
     for D, K in [(64, 8), (784, 16), (1024, 64), (8192, 64)]:
         X = draw(D, K)
-        for name in ALGORITHMS:
+        for name in COMPRESSED:
             learner = running(name, X, K)
             for what, measure in (("fit_block", block_seconds), ("fit_next", next_seconds)):
                 slower = 1.0 / ratio(partial(measure, learner, X))
@@ -191,7 +195,7 @@ def slope(sizes: list[int], times: list[float]) -> float:
 
 def growth() -> Iterator[tuple[str, str, float]]:
     """What varies, where, and the exponent of the time a sample of `fit_block` (for N: of the whole)."""
-    for name in ALGORITHMS:
+    for name in COMPRESSED:
         sizes = [2048, 8192, 32768]
         times = [block_seconds(running(name, X, 64), X) for X in (draw(D, 64, 4) for D in sizes)]
         yield f"{name.upper()} in D", "2048, 8192, 32768, K=64", slope(sizes, times)

@@ -302,4 +302,5 @@ def test_state_does_not_grow_with_the_stream(name: str) -> None:
         sizes.append(held(vars(model), set()))
     assert len(set(sizes[1:])) == 1, f"bytes held after each 205 rows: {sizes}"
     bound = 8 * (K + model.open_capacity) * D + 8 * 6 * (K + 2 * model.block_rows + model.open_capacity) ** 2
+    bound += 8 * D * K * K if name == "petrels" else 0  # by its definition
     assert sizes[-1] <= bound, f"{sizes[-1]} bytes held, at most {bound} expected: (K + b) D and small arrays"

@@ -28,6 +28,11 @@ def with_value(value: float, row: int = 17, column: int = 3) -> Any:
     return X
 
 
+def takes_holes(name: str) -> bool:
+    """Whether NaN is a missing value to an algorithm, and not an error."""
+    return bool(ALGORITHMS[name].handles_missing)
+
+
 BAD_BLOCKS: list[tuple[Any, type[Exception], str]] = [
     (with_value(np.nan), ValueError, r"Row 17 has nan in column 3"),
     (with_value(np.inf), ValueError, r"Row 17 has inf in column 3"),
@@ -61,6 +66,8 @@ def test_refused_and_unchanged(name: str, seen: int, pending: int) -> None:
     before = model.state()
     for call, cases in ((model.fit_block, BAD_BLOCKS), (model.fit_next, BAD_ROWS)):
         for bad, error, message in cases:
+            if "nan" in message and takes_holes(name):
+                continue
             with pytest.raises(error, match=message):
                 call(bad)
             assert same(before, model.state()), f"the model changed on: {message}"
@@ -82,6 +89,8 @@ def test_a_bad_row_in_a_later_block_is_found_before_anything_is_learned(name: st
     assert model.block_rows < rows
     before = model.state()
     for value, message in ((np.nan, "has nan in column 7"), (np.inf, "has inf in column 7"), (np.finfo(dtype).max / 2, "squares overflow")):
+        if "nan" in message and takes_holes(name):
+            continue
         for at in (0, rows - 5):
             bad = X[40:].copy()
             bad[at, 7] = value
@@ -94,10 +103,10 @@ def test_a_bad_row_in_a_later_block_is_found_before_anything_is_learned(name: st
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bad_first_row_does_not_fix_the_number_of_features(name: str) -> None:
     model = ALGORITHMS[name](K)
-    for bad in (np.full(7, np.nan), np.zeros(K - 1)):
-        with pytest.raises(ValueError, match=r"nan|K must not be larger than D"):
+    for bad in (np.full(7, np.inf), np.zeros(K - 1)):
+        with pytest.raises(ValueError, match=r"inf|K must not be larger than D"):
             model.fit_next(bad)
-        with pytest.raises(ValueError, match=r"nan|K must not be larger than D"):
+        with pytest.raises(ValueError, match=r"inf|K must not be larger than D"):
             model.fit_block(bad[np.newaxis])
     assert model.D is None
     model.fit_block(spiked(10, D, K))

@@ -11,10 +11,12 @@ from online_psp.algorithms.ccipca import CCIPCA
 from online_psp.algorithms.fd import FrequentDirections
 from online_psp.algorithms.fsm import FSM
 from online_psp.algorithms.gha import GHA
+from online_psp.algorithms.grouse import GROUSE
 from online_psp.algorithms.history import HistoryPCA
 from online_psp.algorithms.ipca import IPCA
 from online_psp.algorithms.isvd import IncrementalSVD
 from online_psp.algorithms.oja import Oja
+from online_psp.algorithms.petrels import PETRELS
 from online_psp.algorithms.sga import SGA
 from online_psp.algorithms.sm import SM
 
@@ -31,6 +33,8 @@ ALGORITHMS: dict[str, Any] = {
     "history": HistoryPCA,
     "isvd": IncrementalSVD,
     "fd": FrequentDirections,
+    "grouse": GROUSE,
+    "petrels": PETRELS,
 }
 
 __all__ = [
@@ -38,7 +42,9 @@ __all__ = [
     "CCIPCA",
     "FSM",
     "GHA",
+    "GROUSE",
     "IPCA",
+    "PETRELS",
     "SGA",
     "SM",
     "AdaOja",

@@ -70,6 +70,8 @@ class StreamingAlgorithm(ABC):
     block_changes_results: ClassVar[bool] = False
     #: Whether `OnlinePCA` takes it: its directions and variances come close to those of PCA on ordinary data, in any units.
     learns_pca: ClassVar[bool] = True
+    #: Whether NaN is a missing value; otherwise it is refused.
+    handles_missing: ClassVar[bool] = False
     #: What a block costs, for the choice of its size.
     _cost: ClassVar[FixedCost]
 
@@ -202,8 +204,7 @@ class StreamingAlgorithm(ABC):
             row = self._check_row(x)
             if self._started:
                 return self._take_open(row, step)
-            if not math.isfinite(sum_of_squares(row)):
-                raise not_finite(row, 0, self.dtype)
+            self._check_first(row)
             return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
 
     def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Any:
@@ -414,6 +415,11 @@ class StreamingAlgorithm(ABC):
         elif len(row) != self.D:
             raise ValueError(f"A sample must have {self.D} features; got {len(row)}.")
         return row
+
+    def _check_first(self, row: Array) -> None:
+        """Whether one sample, (D,), before the start, is finite."""
+        if not math.isfinite(sum_of_squares(row)):
+            raise not_finite(row, 0, self.dtype)
 
     def _check_finite(self, rows: AnyRows, rates: tuple[Floats, ...]) -> list[Array]:
         """Before anything is learned from a call, all of its rows are known to be finite.

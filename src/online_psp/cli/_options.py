@@ -112,7 +112,10 @@ SETTINGS: dict[str, Option] = {
     "algorithm": Option(
         str,
         ("--algorithm",),
-        ("Streaming algorithm to use: block (the default), fsm, sm, ipca, ccipca, oja, sga, gha, adaoja, history, isvd or fd."),
+        (
+            "Streaming algorithm to use: block (the default), fsm, sm, ipca, ccipca, oja, sga, gha, adaoja, history, isvd, fd, grouse "
+            "or petrels."
+        ),
     ),
     "oversample": Option(int, ("--oversample",), "Extra directions to keep beyond the components; K + 32 by default.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean, which is learned along the way."),
