@@ -437,3 +437,44 @@ def test_half_lives_in_time_merge() -> None:
     merged = parts[0].merge(parts[1])
     assert np.allclose(merged.mean_, whole.mean_)
     assert np.allclose(merged.components_, whole.components_, atol=1e-8)
+
+
+# Columns that come and go
+
+
+@pytest.mark.parametrize("options", [{}, {"standardize": True}])
+def test_features_that_appear_late_are_learned_as_if_they_had_been_there(options: dict[str, Any]) -> None:
+    """What was learned before is carried over to them; it is not averaged with zeros."""
+    X = rows_of(1500, 300, 4, seed=4)
+    H = X.copy()
+    H[:700, :150] = np.nan
+    model = OnlinePCA(4, missing="impute", **options).fit(H)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1) if options else X
+    truth = PCA(4).fit(scaled)
+    error = subspace_error(model.components_.T, truth.components_.T)
+    assert error < 0.12, f"error {error:.2f}; 800 rows alone give 0.07"
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.05)
+    assert model.noise_variance_ == pytest.approx(truth.noise_variance_, rel=0.05)
+
+
+def test_rows_with_nothing_first_cost_nothing_of_the_rest() -> None:
+    X = with_holes(rows_of(800, 300, 4, seed=4), 0.1)
+    model = OnlinePCA(4, missing="impute").fit(np.concatenate([np.full((700, 300), np.nan), X]))
+    alone = OnlinePCA(4, missing="impute").fit(X)
+    assert model.noise_variance_ == pytest.approx(alone.noise_variance_, rel=0.05)
+    assert subspace_error(model.components_.T, alone.components_.T) < 0.03
+
+
+def test_a_stretch_of_dependent_features_does_not_make_the_model_trust_itself() -> None:
+    """Neighbouring features of a picture depend on each other beyond the directions kept: filling must not amplify that."""
+    rng = np.random.default_rng(2)
+    smooth = np.exp(-0.5 * ((np.arange(300)[:, np.newaxis] - np.arange(300)) / 6.0) ** 2)
+    X = rng.standard_normal((4000, 300)) @ smooth * np.linspace(2.0, 0.5, 300)
+    H = X.copy()
+    H[1000:3000, :100] = np.nan
+    truth = PCA(4).fit(X)
+    model = OnlinePCA(4, oversample=12, missing="impute").fit(H)
+    pairs = subspace_error(pairwise_basis(H, 4), truth.components_.T)
+    error = subspace_error(model.components_.T, truth.components_.T)
+    assert error < 1.3 * pairs, f"error {error:.3f}, where the covariances of pairs have {pairs:.3f}"
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.1)

@@ -27,7 +27,7 @@ from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
 from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.completing import Completed, complete, observed_share
+from online_psp.pca.completing import Completed, carried_over, complete, observed_share
 from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
 from online_psp.pca.pairs import Pairs, PairsState
@@ -169,7 +169,7 @@ class Careful:
         if self.few and not isinstance(self.core, Model):
             pairs = self.core.copy() if isinstance(self.core, Pairs) else Pairs(self.D)
             self._take_pairs(pairs, rows, observed, weights, decays)
-        elif not isinstance(self.core, Model):
+        elif not isinstance(self.core, Model) or not self.moments.weight:
             self._begin(rows, observed, weights, decays)
         else:
             self._advance(self.core, rows, observed, weights, decays)
@@ -267,22 +267,25 @@ class Careful:
         self.core = Model(np.ascontiguousarray(found.components[known], dtype=self.dtype), np.diag(found.variances[known]), 0.0)
 
     def _advance(self, core: Model, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
-        apart = rows - self.moments.mean if self.settings.center else rows.copy()
-        if self.scale is not None:
-            apart /= self.scale
-        familiar = observed & (self.moments.known > 0)  # a feature seen for the first time has no mean yet
-        found = ReadOut(*principal(core, len(core.M)))
-        model = self._fillers(found, observed)
-        forgotten = 1.0 + self.moments.missing_share
+        raw = rows.copy()
+        fresh = (self.moments.known <= 0) & observed.any(axis=0)  # features that were never observed before this block
+        place, forgotten = self.moments.mean.copy(), 1.0 + self.moments.missing_share
         shares = self.moments.take_partial(rows, weights, decays, self.settings.center)
+        place[fresh] = self.moments.mean[fresh]
+        apart = raw - place if self.settings.center else raw
         if self.scale is not None:
-            rows /= self.scale
+            self.scale = np.where(fresh, self.deviations(), self.scale)
+            apart, rows = apart / self.scale, rows / self.scale
+        found = ReadOut(*principal(core, len(core.M)))
+        if fresh.any() and len(core.M):
+            found = carried_over(found, self._fillers(found, observed), apart, observed, weights, fresh)
+        model = self._fillers(found, observed)
         left, keep = weights_left(1.0 - (1.0 - shares) ** forgotten)
         kept = Model(found.components, np.diag(keep * found.variances), core.drift)
         if not len(core.M):  # nothing has varied so far
-            rows = np.where(familiar, rows, 0.0)
+            rows = np.where(observed, rows, 0.0)
         elif not observed.all():
-            made = complete(model, apart, rows, familiar, left)
+            made = complete(model, apart, rows, observed, left)
             rows, left, k = made.rows, made.weights, len(model.directions)
             M = kept.M.copy()
             M[:k, :k] += made.added

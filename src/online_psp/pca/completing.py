@@ -10,6 +10,10 @@ learned as rows of its own, which are zero wherever these rows are observed. Her
 directions leave out of real data is not independent from feature to feature, as the model has it, and all of it errs the same way in all
 of these rows. The coordinates ``u = B_Ω x_Ω`` of the rows tell by how much. With G, ℓ and σ² of `online_psp.pca.holes` their covariance
 is ``G ℓ² G + f σ² G``, where f would be 1; f is the most likely of some values, and ``f σ²`` is the noise that these rows are filled with.
+
+**Features that appear late.** Rows before could not be filled there, and count as zero in what the directions know. So each such feature
+is regressed on the coordinates of the rows in which it first appears, and the directions are carried over to it: they are then what they
+would be if all rows before had been filled so.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from scipy.linalg import eigh
 
 from online_psp.engine.blas import matmul
 from online_psp.engine.types import Floats
+from online_psp.pca.exact import ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, inside_of, patterns
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
@@ -76,6 +81,34 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
     average = 1.0 if lacking <= 0.0 else 1.0 + (excess - 1.0) * together / lacking
     more = np.concatenate([np.zeros((0, rows.shape[1])), *extra])
     return Completed(np.concatenate([filled, more]), np.append(weights, np.ones(len(more))), added, average, lacking)
+
+
+def carried_over(found: ReadOut, model: Gaussian, apart: Floats, observed: Mask, weights: Floats, fresh: Mask) -> ReadOut:
+    """Directions that reach to features that appear for the first time.
+
+    Parameters
+    ----------
+    found : ReadOut
+        Directions so far, zero in those features.
+    model : Gaussian
+        The first of them, to find coordinates with.
+    apart, observed, weights
+        As in `complete`.
+    fresh : (D,)
+        Which features appear.
+    """
+    k, numbers = len(model.directions), np.flatnonzero(fresh)
+    along = expect(model, apart, observed & ~fresh)[0].along
+    components = found.components.astype(np.float64)
+    for at in patterns(observed[:, numbers].T):
+        features = numbers[at]
+        counted = weights * observed[:, features[0]]
+        inner = matmul((along * counted[:, np.newaxis]).T, along)
+        inner.flat[:: k + 1] += float(inner.trace()) / max(int((counted > 0).sum()), 1) + _TINY
+        values = np.where(observed[:, features], apart[:, features], 0.0)
+        components[:k, features] = np.linalg.solve(inner, matmul((along * counted[:, np.newaxis]).T, values))
+    carried = leading_directions(np.sqrt(found.variances)[:, np.newaxis] * components, len(components))
+    return carried._replace(components=carried.components.astype(found.components.dtype))
 
 
 def _among(parts: list[NDArray[np.intp]], n: int) -> Mask:
