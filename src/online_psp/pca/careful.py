@@ -97,7 +97,7 @@ class Careful:
         self.moments = PartialMoments(D)
         self.factor = 1.0  # by which values are to be multiplied from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
-        self.excess = 1.0  # f of rows with holes (`completing.py`), on average
+        self.excess = 1.0  # f of rows with holes (`completing.py`), its geometric mean
         self.lacking = 0.0  # share of such rows in the average of all
         self.few = D <= FEW_FEATURES * rank
         self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
@@ -297,7 +297,7 @@ class Careful:
     def _note_excess(self, made: Completed, keep: float) -> None:
         lacking = keep * self.lacking + made.lacking
         if lacking > 0.0:
-            self.excess += (made.excess - self.excess) * made.lacking / lacking
+            self.excess *= (made.excess / self.excess) ** (made.lacking / lacking)
         self.lacking = lacking
 
     def _fillers(self, found: ReadOut, observed: Mask) -> Gaussian:

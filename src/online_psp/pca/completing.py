@@ -32,7 +32,7 @@ from online_psp.pca.holes import Gaussian, Mask, expect, inside_of, patterns
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
 _SHARED = 0.5  # rows, in multiples of k, that must lack the same values for these to be filled together
-_EXCESS = 2.0 ** np.arange(0.0, 7.5, 0.5)  # values of f
+_VALUES = 33  # of f that are tried, from 1 to where the noise is as large as the largest variance
 _FAINT = 1e-6  # of a direction: what is observed of it, below which nothing is learned from it
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -47,7 +47,7 @@ class Completed(NamedTuple):
     added: Floats
     """(k, k): what the covariance is to be corrected by, in the coordinates of the directions."""
     excess: float
-    """f, averaged over the rows with holes; scattered holes count as 1."""
+    """f, its geometric mean over the rows with holes; scattered holes count as 1."""
     lacking: float
     """Weight of the rows with holes."""
 
@@ -78,7 +78,7 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
         filled[at] = np.where(seen, rows[at], expected)
         extra.append(np.sqrt(weight) * spread)
         together += weight
-    average = 1.0 if lacking <= 0.0 else 1.0 + (excess - 1.0) * together / lacking
+    average = 1.0 if lacking <= 0.0 else float(excess ** (together / lacking))
     more = np.concatenate([np.zeros((0, rows.shape[1])), *extra])
     return Completed(np.concatenate([filled, more]), np.append(weights, np.ones(len(more))), added, average, lacking)
 
@@ -155,7 +155,8 @@ def _together(model: Gaussian, apart: Floats, seen: Mask, excess: float) -> tupl
 
 def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, shared: list[NDArray[np.intp]]) -> float:
     """f, the most likely for rows that share holes."""
-    likely = np.zeros(len(_EXCESS))
+    tried = np.geomspace(1.0, max(float(model.variances.max(initial=0.0)) / model.floor, 2.0), _VALUES)
+    likely = np.zeros(_VALUES)
     for at in shared:
         seen = observed[at[0]]
         values, vectors = eigh(inside_of(model.directions, seen))
@@ -165,6 +166,6 @@ def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, sha
         variances, turns = eigh(matmul(signal, signal.T))
         known = matmul(np.where(seen, apart[at], 0.0), model.directions.T)
         squares = weights[at] @ matmul(matmul(known, vectors / roots), turns) ** 2 / max(float(weights[at].sum()), _TINY)
-        expected = np.maximum(variances, 0.0) + _EXCESS[:, np.newaxis] * model.floor
+        expected = np.maximum(variances, 0.0) + tried[:, np.newaxis] * model.floor
         likely -= len(at) * (np.log(expected) + squares / expected).sum(axis=1)
-    return float(_EXCESS[int(np.argmax(likely))])
+    return float(tried[int(np.argmax(likely))])

@@ -84,7 +84,7 @@ def _merged_excess(one: Careful, two: Careful) -> tuple[float, float]:
     weights = np.array([one.moments.weight, two.moments.weight])
     parts = weights * [one.lacking, two.lacking]
     lacking = float(parts.sum())
-    excess = float(parts @ [one.excess, two.excess]) / lacking if lacking > 0.0 else 1.0
+    excess = float(np.exp(parts @ np.log([one.excess, two.excess]) / lacking)) if lacking > 0.0 else 1.0
     return excess, lacking / max(float(weights.sum()), float(np.finfo(np.float64).tiny))
 
 
