@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -150,6 +155,110 @@ def test_age_is_time() -> None:
         assert np.allclose(model.explained_variance_, expected[1], rtol=1e-7)
 
 
+def test_times_of_all_kinds_say_the_same() -> None:
+    X = turning(40, 20, 3, 1e-3)
+    expected = OnlinePCA(3, half_life="10s").fit(X, times=np.arange(40.0)).components_
+    stamps = pd.date_range("2026-03-29 00:59:30", periods=40, freq="s", tz="UTC")  # clocks go forward in Berlin
+    kinds: dict[str, Any] = {
+        "datetime64[ns]": stamps.tz_localize(None).to_numpy(),
+        "datetime64[s]": stamps.tz_localize(None).to_numpy().astype("datetime64[s]"),
+        "series": pd.Series(stamps.tz_localize(None)),
+        "series with a time zone": pd.Series(stamps.tz_convert("Europe/Berlin")),
+        "datetimes": stamps.tz_localize(None).to_pydatetime(),
+        "datetimes with a time zone": list(stamps.tz_convert("Asia/Tokyo").to_pydatetime()),
+        "whole numbers": np.arange(40),
+        "small numbers": np.arange(40, dtype=np.float32),
+    }
+    for name, times in kinds.items():
+        found = OnlinePCA(3, half_life=pd.Timedelta("10s")).fit(X, times=times)
+        assert np.allclose(found.components_, expected, atol=1e-9), name
+        single = OnlinePCA(3, half_life=np.timedelta64(10, "s")).partial_fit(X[:39], times=times[:39])
+        single.fit_next(X[39], list(times)[39])
+        assert np.allclose(single.components_, expected, atol=1e-9), f"{name}, the last row alone"
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (np.ma.masked_array(np.arange(40.0), np.arange(40) == 7), "The time of row 7 is missing"),
+        ([None, *[datetime.datetime(2026, 1, 1)] * 39], "The time of row 0 is missing"),
+        (1_770_000_000_000 + np.arange(40), "1.77e.12 is too large for one; pass datetime64, or divide by the unit"),
+        (1_770_000_000 + np.arange(40, dtype=np.float32), "stored in steps of 1e.02 seconds, too coarse for a half-life of 10 seconds"),
+        ([datetime.datetime(2026, 1, 1), *[datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)] * 39], "Some times have a time zone"),
+        ([datetime.date(2026, 1, 1)] * 40, r"numbers, datetime64 or datetime objects; got datetime.date\(2026, 1, 1\)"),
+        (["2026-01-01"] * 40, "times must be numbers or datetime64; got dtype <U10"),
+        (np.arange(40) * np.timedelta64(1, "s"), "times must be numbers or datetime64; got dtype timedelta64"),
+    ],
+)
+def test_times_that_would_be_misread_are_refused(times: Any, message: str) -> None:
+    model = OnlinePCA(3, half_life="10s")
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.partial_fit(turning(40, 20, 3, 1e-3), times=times)
+    assert not model.__sklearn_is_fitted__()
+
+
+def after_a_pause(D: int, dtype: Any, factor: float) -> tuple[Floats, Floats]:
+    """Rows with zeros, times in seconds: 400 loud rows, a year of nothing, and 300 rows that are quieter by a factor."""
+    X = turning(700, D, 3, 1e-3) * (np.random.default_rng(1).random((700, D)) < 0.4)
+    X[400:] *= factor
+    times = np.cumsum(np.random.default_rng(2).exponential(20.0, 700))
+    times[400:] += 3e7
+    return X.astype(dtype), times
+
+
+def check_after_a_pause(kind: Callable[[Any], Any], dtype: Any, D: int) -> None:
+    X, times = after_a_pause(D, dtype, 1e-6)
+    tolerance = 1e-8 if dtype == np.float64 else 2e-3
+    model = OnlinePCA(3, half_life="10min")
+    for start, stop in ((0, 380), (380, 520), (520, 700)):  # the pause is within a call
+        model.partial_fit(kind(X[start:stop]), times=times[start:stop])
+    components, variances, mean = weighted_pca(X[400:].astype(np.float64), 2.0 ** (-(times[-1] - times[400:]) / 600), 3)
+    scale = np.sqrt(variances[0])
+    assert np.abs(model.mean_ - mean).max() < tolerance * scale
+    assert np.allclose(model.explained_variance_, variances, rtol=0.02 if D > 100 else tolerance)
+    error = subspace_error(model.components_.T, components.T)
+    assert error < (0.02 if D > 100 else 10 * tolerance), f"error {error:.1e} to PCA of the rows since"
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("D", [30, 300])
+def test_after_a_long_pause_only_the_rows_since_count(kind: Callable[[Any], Any], dtype: Any, D: int) -> None:
+    """Nothing of a loud past is left, not even as rounding."""
+    check_after_a_pause(kind, dtype, D)
+
+
+_IN_ANOTHER_LIBRARY = """
+import array_api_strict, numpy as np
+from sklearn import set_config
+from tests.test_forgetting import check_after_a_pause
+set_config(array_api_dispatch=True)
+for dtype in (np.float64, np.float32):
+    for D in (30, 300):
+        check_after_a_pause(array_api_strict.asarray, dtype, D)
+"""
+
+
+def test_rows_of_another_library_after_a_long_pause() -> None:
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # read when scipy is imported
+    done = subprocess.run([sys.executable, "-c", _IN_ANOTHER_LIBRARY], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_every_algorithm_survives_forgetting_everything(name: str, dtype: Any) -> None:
+    X, times = after_a_pause(300, dtype, 1.0)
+    for half_life in (1e-3, 1.0, "10min"):
+        for rows in (X, sparse.csr_array(X)):
+            model = OnlinePCA(3, algorithm=name, half_life=half_life)
+            model.fit(rows, times=times if half_life == "10min" else None)
+            C = model.components_.astype(np.float64)
+            apart = np.abs(C @ C.T - np.eye(3)).max()
+            assert apart < (1e-5 if dtype == np.float32 else 1e-10), f"half-life {half_life}: components are {apart:.1e} from orthonormal"
+            assert np.isfinite(model.explained_variance_).all()
+
+
 def test_every_algorithm_forgets() -> None:
     one, two = turning(900, 300, 3, 0.0, seed=1), turning(900, 300, 3, 0.0, seed=2)
     for name in LEARNERS:
@@ -164,6 +273,9 @@ def test_every_algorithm_forgets() -> None:
     [
         ({"half_life": -1}, {}, "half_life must be positive and finite"),
         ({"half_life": "10 parsecs"}, {}, "half_life must be a number of rows, a time such as '10min', or None; got '10 parsecs'"),
+        ({"half_life": "1M"}, {}, "got '1M' .units are"),  # months, or minutes?
+        ({"half_life": np.timedelta64(1, "M")}, {}, "which is no fixed number of seconds"),
+        ({"half_life": np.timedelta64(10)}, {}, "which is no fixed number of seconds"),
         ({"half_life": "1h"}, {}, "half_life is a time, so every row needs one: pass times="),
         ({"half_life": 10}, {"times": np.arange(50.0)}, "half_life is not a time"),
         ({"half_life": "1h"}, {"times": np.r_[np.arange(49.0), 3.0]}, "Times must not go back: that of row 49 is 3.0"),

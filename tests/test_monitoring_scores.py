@@ -67,24 +67,24 @@ def test_sparse_rows_are_not_made_dense() -> None:
     np.testing.assert_allclose(found[1][:5], t2(model, rows[:5].toarray()), rtol=1e-9)
 
 
-_IN_TORCH = """
-import numpy as np, torch
+_IN_ANOTHER_LIBRARY = """
+import numpy as np, LIBRARY as xp
 from sklearn import set_config
 from online_psp import OnlinePCA
+from online_psp.engine.libraries import to_host
 from online_psp.monitoring import Monitor, spe, t2
 set_config(array_api_dispatch=True)
-torch.set_num_threads(1)
 rng = np.random.default_rng(0)
 X = rng.standard_normal((400, 3)) * [6, 5, 4] @ rng.standard_normal((3, 30)) + rng.standard_normal((400, 30))
 for standardize in (False, True):
-    here, there = (OnlinePCA(3, standardize=standardize).fit(rows) for rows in (X, torch.asarray(X)))
+    here, there = (OnlinePCA(3, standardize=standardize).fit(rows) for rows in (X, xp.asarray(X)))
     for function in (t2, spe):
-        found = function(there, torch.asarray(X[:20]))
-        assert isinstance(found, torch.Tensor), type(found)
-        np.testing.assert_allclose(found.numpy(), function(here, X[:20]), rtol=1e-8)
+        found = function(there, xp.asarray(X[:20]))
+        assert type(found) is type(xp.asarray(X)), type(found)
+        np.testing.assert_allclose(to_host(found), function(here, X[:20]), rtol=1e-8)
 here, there = (Monitor(OnlinePCA(3, oversample=0), on_drift="reset") for _ in range(2))
 for part in np.split(np.vstack([X, X[::-1] * 3]), 8):
-    a, b = here.update(part), there.update(torch.asarray(part))
+    a, b = here.update(part), there.update(xp.asarray(part))
     np.testing.assert_allclose(a.spe, b.spe, rtol=1e-8)
     np.testing.assert_allclose(a.t2, b.t2, rtol=1e-8)
     assert (a.drift == b.drift).all() and (a.outlier == b.outlier).all()
@@ -92,11 +92,18 @@ assert here.alarms and here.alarms == there.alarms, there.alarms
 """
 
 
-def test_torch_rows_have_scores_in_torch_and_can_be_monitored() -> None:
-    if find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_rows_of_another_library_have_scores_in_it_and_can_be_monitored(library: str) -> None:
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # read when scipy is imported
-    done = subprocess.run([sys.executable, "-c", _IN_TORCH], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_ANOTHER_LIBRARY.replace("LIBRARY", library)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -112,12 +112,14 @@ class StreamingAlgorithm(ABC):
     @staticmethod
     def positive(variances: Floats, dtype: Any) -> Floats:
         """Variances that an algorithm can divide by: the smallest are raised to what rounding would make of them."""
-        return np.maximum(variances, max(np.finfo(dtype).eps * float(variances[0]), float(np.finfo(np.float64).tiny)))
+        info = np.finfo(dtype)
+        least = max(float(info.eps) * float(variances[0]), float(info.tiny) ** 0.25)  # squares of its shares are in range
+        return np.asarray(np.maximum(variances.astype(np.float64), least))
 
     @classmethod
     def steps_of(cls, shares: Floats) -> Floats:
         """Step sizes, (n,), of samples with these shares in a weighted average of all samples."""
-        return shares
+        return np.minimum(shares, cls.most_step)
 
     @abstractmethod
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:

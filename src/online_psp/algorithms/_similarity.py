@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._blockwise import orthonormal_rows
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.compiler import kernel
@@ -26,6 +27,7 @@ from online_psp.engine.types import Array, Floats, Rate
 _FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
 _LEAST_LEFT = math.exp(-_MOST_FADING)
+_MOST_SHARE = 1.0 - 1e-4
 
 
 @kernel
@@ -264,7 +266,13 @@ class SimilarityMatching(StreamingAlgorithm):
             return super()._principal()
         # Far from its fixed point M is not the covariance of the outputs of today's F, but it is that of the outputs there were.
         variances, vectors = eigh(self._M)
-        return matmul(matmul(vectors.T[::-1], turn).astype(self.dtype), self._raw_basis()), np.maximum(variances[::-1], 0.0)
+        rows = matmul(matmul(vectors.T[::-1], turn).astype(self.dtype), self._raw_basis())
+        return orthonormal_rows(rows)[0], np.maximum(variances[::-1], 0.0)  # where F has lost a direction the turn does not find it again
+
+    @classmethod
+    def steps_of(cls, shares: Floats) -> Floats:
+        """Never so long that what is left of W is nothing in single precision."""
+        return np.minimum(shares, _MOST_SHARE)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
         if self.learning_rate is None:

@@ -45,7 +45,7 @@ from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._ritz import Model, advance, principal
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, sum_of_squares
-from online_psp.engine.moments import weights_left
+from online_psp.engine.moments import following, weights_left
 from online_psp.engine.row_products import centred, joined
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import FixedCost
@@ -292,7 +292,7 @@ class BlockPCA(StreamingAlgorithm):
         """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
         if isinstance(rows, SparseRows) and rows.sums is not None:
             self._model = self._model._replace(B=self._model.basis())  # which may be kept as a part that follows the sum
-            rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
+            rows.weights = following(rows.sums.total, shares)
             made = centred(rows, self.dtype)
             rows.sums.take(rows)
             return made
@@ -329,7 +329,7 @@ class BlockPCA(StreamingAlgorithm):
         rows = joined(self._pending)
         if isinstance(rows, SparseRows) and rows.sums is not None:  # what they weigh follows on what the running sum weighs now
             shares = self._shares[: len(rows)]
-            rows.weights = rows.sums.total * shares / np.cumprod(1.0 - shares)
+            rows.weights = following(rows.sums.total, shares)
         return rows
 
     def _advanced(self, model: Model, rows: AnyRows, shares: Floats) -> Model:

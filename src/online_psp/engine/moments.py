@@ -24,6 +24,8 @@ from online_psp.engine.csr import column_moments, scatter_sums
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
 
+_LEAST_KEPT = 2.0**-60  # of what came before a row: less makes no difference
+
 
 @kernel
 def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares: Floats) -> tuple[float, float]:
@@ -123,6 +125,11 @@ def weights_left(shares: Floats) -> tuple[Floats, float]:
     """What each of n rows counts after the last of them, (n,), and what is left of everything before the first."""
     keep = np.cumprod((1.0 - shares)[::-1])[::-1]
     return shares * np.append(keep[1:], 1.0), float(keep[0]) if len(keep) else 1.0
+
+
+def following(total: float, shares: Floats) -> Floats:
+    """What rows weigh, (n,), that follow on a total, given their shares in the average up to each; finite where all before has faded."""
+    return np.asarray(total * shares / np.cumprod(np.maximum(1.0 - shares, _LEAST_KEPT)))
 
 
 @exact_kernel
@@ -282,27 +289,32 @@ class Moments:
     def take_array(self, rows: Any, weights: Floats, before: float, unit: float, center: bool) -> Any:
         """Centred rows of another array library, whose weights follow on a total of `before`; moves past them.
 
-        They are centred all at once: each by the mean of what came before it, as sums of the rows, which stay where they are.
+        They are centred all at once: each by the mean of what came before it, as sums of the rows, which stay where they are. Sums are
+        about the mean of these rows, so that an old mean that has faded costs no digits.
         """
         xp, of = rows.library.xp, rows.library.of
         X = rows.X * unit if unit != 1.0 else rows.X
         after = before + np.cumsum(weights)
-        total = float(after[-1])
-        apart = X - of(self.mean) if center else X
-        weighted = apart * of(weights[:, np.newaxis])
-        squares = to_host(xp.sum(weighted * apart, axis=0)).astype(np.float64)
+        total, added = float(after[-1]), float(weights.sum())
+        shares = of((weights / added)[:, np.newaxis])
         if not center:
-            self.variance = (before * self.variance + squares) / total
+            squares = to_host(xp.sum(shares * X * X, axis=0)).astype(np.float64)
+            self.variance = (before * self.variance + added * squares) / total
             return type(rows)(X, rows.library.dtype)
-        earlier = np.concatenate([[before], after[:-1]])
-        share = np.divide(1.0, earlier, out=np.zeros(len(earlier)), where=earlier > 0)
+        place = xp.sum(shares * X, axis=0)
+        apart, old = X - place, self.mean - to_host(place).astype(np.float64)
+        weighted = shares * apart
         sums = xp.cumulative_sum(weighted, axis=0)
+        earlier = np.concatenate([[before], after[:-1]])
         shift = xp.concat([xp.zeros_like(sums[:1, :]), sums[:-1, :]], axis=0)
-        centred = (apart - shift * of(share[:, np.newaxis])) * of(np.sqrt(earlier / after)[:, np.newaxis])
-        moved = to_host(sums[-1, :]).astype(np.float64) / total  # of the mean
-        self.variance = (before * self.variance + squares) / total - moved**2
-        self.mean = self.mean + moved
-        return type(rows)(centred, rows.library.dtype)
+        part = np.divide(added, earlier, out=np.zeros(len(earlier)), where=np.arange(len(earlier)) > 0)  # none came before the first
+        left = np.divide(before, earlier, out=np.zeros(len(earlier)), where=earlier > 0)
+        centred = apart - shift * of(part[:, np.newaxis]) - of(left[:, np.newaxis]) * of(old)
+        own = to_host(sums[-1, :]).astype(np.float64)  # next to nothing
+        spread = to_host(xp.sum(weighted * apart, axis=0)).astype(np.float64) - own**2
+        self.variance = (before * self.variance + added * np.maximum(spread, 0.0)) / total + before * added / total**2 * (own - old) ** 2
+        self.mean = self.mean + added / total * (own - old)
+        return type(rows)(centred * of(np.sqrt(earlier / after)[:, np.newaxis]), rows.library.dtype)
 
     def copy(self) -> Moments:
         new = Moments(len(self.variance))

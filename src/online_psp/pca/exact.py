@@ -255,12 +255,12 @@ class Scatter(Exact):
         total = before + float(weights.sum())
         matrix = self.matrix * before
         scatter_squares(rows.indptr, rows.indices, rows.data, weights, matrix)
-        if sums is not None:
-            old, added = sums.mean, np.zeros(len(matrix))
-            scatter_sums(rows.indptr, rows.indices, rows.data, weights, added)
-            moved = (added - (total - before) * old) / total
-            matrix -= np.outer(added, old) + np.outer(old, added)
-            matrix += (total - before) * np.outer(old, old) - total * np.outer(moved, moved)
+        if sums is not None:  # by the mean of these rows: what the old one was does not matter where all before has faded
+            added, mean = total - before, np.zeros(len(matrix))
+            scatter_sums(rows.indptr, rows.indices, rows.data, weights, mean)
+            mean /= added
+            apart = mean - sums.mean
+            matrix += before * added / total * np.outer(apart, apart) - added * np.outer(mean, mean)
         matrix /= total
         if not self._accept(matrix, len(rows), before / total):
             self._to_root()

@@ -8,10 +8,15 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_psp.engine.types import Floats
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_CALENDAR = ("generic", "Y", "M")  # units of NumPy's that are no fixed number of seconds
+_LATEST = 1e12  # seconds: more than thirty thousand years
+_COARSE = 0.01  # of a half-life: times must be told apart at least as well as this
+_LEAST_LEFT = 1e-300  # of what was learned, so that it is never nothing
 
 
 class HalfLife(NamedTuple):
@@ -30,14 +35,14 @@ def check_half_life(value: Any) -> HalfLife | None:
     if value is None:
         return None
     said = "half_life must be a number of rows, a time such as '10min', or None"
-    if isinstance(value, datetime.timedelta | np.timedelta64):
-        seconds = np.timedelta64(value) / np.timedelta64(1, "s")
-        found = HalfLife(float(seconds), True)
+    if isinstance(value, np.timedelta64):
+        if np.datetime_data(value.dtype)[0] in _CALENDAR and not np.isnat(value):
+            raise ValueError(f"{said}; got {value!r}, which is no fixed number of seconds.")
+        found = HalfLife(float(value / np.timedelta64(1, "s")), True)
+    elif isinstance(value, datetime.timedelta):
+        found = HalfLife(value.total_seconds(), True)
     elif isinstance(value, str):
-        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([a-zA-Z]+)\s*", value)
-        if not parts or parts[2].lower() not in _SECONDS:
-            raise ValueError(f"{said}; got {value!r} (units are {', '.join(_SECONDS)}).")
-        found = HalfLife(float(parts[1]) * _SECONDS[parts[2].lower()], True)
+        found = HalfLife(_seconds_said(value, said), True)
     elif isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{said}; got {value!r}.")
     else:
@@ -47,13 +52,22 @@ def check_half_life(value: Any) -> HalfLife | None:
     return found
 
 
+def _seconds_said(text: str, said: str) -> float:
+    """Seconds of a text such as ``"10min"``. A large M is refused: it is months elsewhere."""
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([a-zA-Z]+)\s*", text)
+    unit = "" if parts is None or parts[2] == "M" else parts[2].lower()
+    if parts is None or unit not in _SECONDS:
+        raise ValueError(f"{said}; got {text!r} (units are {', '.join(_SECONDS)}).")
+    return float(parts[1]) * _SECONDS[unit]
+
+
 def check_times(times: Any, n: int, half_life: HalfLife | None, last: float | None) -> Floats | None:
     """Times of n rows in seconds, (n,), none before the one before it.
 
     Parameters
     ----------
     times : (n,), optional
-        Numbers (seconds) or datetime64.
+        Numbers (seconds), datetime64, or datetime objects, those without a time zone in UTC.
     half_life : HalfLife, optional
         Where it is a time, so must be `times`.
     last : float, optional
@@ -68,20 +82,56 @@ def check_times(times: Any, n: int, half_life: HalfLife | None, last: float | No
     array = np.asarray(times)
     if array.shape != (n,):
         raise ValueError(f"times must be one for each of the {n} rows; got shape {array.shape}.")
-    if array.dtype.kind == "M":
-        bad, seconds = np.isnat(array), (array - np.datetime64(0, "s")) / np.timedelta64(1, "s")
-    elif array.dtype.kind in "fiu":
-        seconds = array.astype(np.float64)
-        bad = ~np.isfinite(seconds)
-    else:
-        raise TypeError(f"times must be numbers or datetime64; got dtype {array.dtype}.")
+    seconds = _in_seconds(array)
+    bad = ~np.isfinite(seconds) | np.broadcast_to(np.ma.getmaskarray(times) if np.ma.isMaskedArray(times) else False, (n,))
     if bad.any():
         raise ValueError(f"The time of row {int(np.argmax(bad))} is missing.")
+    _check_fineness(array, seconds, half_life)
     before = np.concatenate([[seconds[0] if last is None else last], seconds[:-1]]) if n else seconds
     if (seconds < before).any():
         at = int(np.argmax(seconds < before))
         raise ValueError(f"Times must not go back: that of row {at} is {array[at]}, before the one of the row that came before it.")
-    return np.asarray(seconds, dtype=np.float64)
+    return seconds
+
+
+def _in_seconds(times: NDArray[Any]) -> Floats:
+    """Times of any kind as seconds, (n,), since 1970 where they are dates; NaN where they are missing."""
+    if times.dtype.kind == "M":
+        seconds = (times - np.datetime64(0, "s")) / np.timedelta64(1, "s")
+        return np.where(np.isnat(times), np.nan, seconds)
+    if times.dtype.kind in "fiu":
+        return times.astype(np.float64)
+    if times.dtype.kind != "O":
+        raise TypeError(f"times must be numbers or datetime64; got dtype {times.dtype}.")
+    known = [time for time in times if not _missing(time)]
+    other = next((time for time in known if not isinstance(time, datetime.datetime)), None)
+    if other is not None:
+        raise TypeError(f"times must be numbers, datetime64 or datetime objects; got {other!r}.")
+    if len({time.tzinfo is None for time in known}) > 1:
+        raise ValueError("Some times have a time zone and some have none, so they cannot be compared.")
+    return np.array([np.nan if _missing(time) else _since_1970(time) for time in times], dtype=np.float64)
+
+
+def _missing(time: Any) -> bool:
+    """Whether it is None or pandas' NaT, which is not equal to itself."""
+    return time is None or not bool(time == time)  # noqa: PLR0124
+
+
+def _since_1970(time: datetime.datetime) -> float:
+    return (time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+def _check_fineness(times: NDArray[Any], seconds: Floats, half_life: HalfLife) -> None:
+    """Raise a ValueError where times are too large for seconds, or too coarse for the half-life."""
+    largest = float(np.abs(seconds).max(initial=0.0))
+    if largest >= _LATEST:
+        raise ValueError(f"Times are numbers of seconds, and {largest:.3g} is too large for one; pass datetime64, or divide by the unit.")
+    step = float(np.spacing(times.dtype.type(largest) if times.dtype.kind == "f" else largest))
+    if step > _COARSE * half_life.length:
+        raise ValueError(
+            f"Times about {largest:.3g} are stored in steps of {step:.1g} seconds, too coarse for a half-life of {half_life}; "
+            "pass float64 seconds from a later origin."
+        )
 
 
 def decays_of(half_life: HalfLife | None, seconds: Floats | None, last: float | None) -> Floats:
@@ -89,6 +139,7 @@ def decays_of(half_life: HalfLife | None, seconds: Floats | None, last: float | 
     if half_life is None:
         return np.ones(1)
     if not half_life.in_time or seconds is None:
-        return np.array([2.0 ** (-1.0 / half_life.length)])
+        return np.array([max(2.0 ** (-1.0 / half_life.length), _LEAST_LEFT)])
     before = np.concatenate([[seconds[0] if last is None else last], seconds[:-1]]) if len(seconds) else seconds
-    return np.asarray(np.maximum(2.0 ** (-(seconds - before) / half_life.length), 1e-300))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.maximum(2.0 ** (-(seconds - before) / half_life.length), _LEAST_LEFT))

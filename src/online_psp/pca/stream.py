@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import threading
 import warnings
@@ -13,7 +12,7 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.engine.libraries import to_host
-from online_psp.engine.moments import Moments, Sums, project_one
+from online_psp.engine.moments import Moments, Sums, following, project_one
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
@@ -29,8 +28,8 @@ from online_psp.pca.units import largest_for, unit_for
 from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
 
 _ONE = np.ones(1)
-_LEAST_LEFT = 2.0**-300  # of weights, within a piece of sparse rows
-_MOST_INFLATED = 1e60
+_DOUBLED = 20.0  # how often weights may double within a piece of rows that is taken in as a whole, in single precision too
+_MOST_SUMMED = 2.0**20  # of the weights in the algorithm's running sum, before it begins anew
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
 
@@ -169,7 +168,7 @@ class Stream:
             start = 0
             while start < len(rows):
                 self._decays = decays if len(decays) == 1 else decays[start:]
-                stop = min(len(rows), start + self._room(rows))
+                stop = min(len(rows), start + self._room(rows, weights[start:]))
                 if self.careful is None and self.settings.missing == "impute":
                     stop = start + first_hole(rows[start:stop])
                     if stop == start:
@@ -217,28 +216,46 @@ class Stream:
         project_one(self.shown, row, self.moments.mean, self.unit or 1.0, out)
         return out
 
-    def _room(self, rows: AnyRows) -> int:
+    def _room(self, rows: AnyRows, weights: Floats) -> int:
         """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
         room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
         if self.careful is not None:
             return min(room, self.careful.room)
-        if self._stays_sparse(rows):
-            room = self._sparse_room()
+        if self._all_at_once(rows, weights):
+            room = 1 << 20 if isinstance(rows, SparseRows) else room
+        elif self._after_pause(rows, weights):
+            return 1
         elif self.exact is not None:
             room = min(room, self.exact.room)
         for every in self._places():
             room = min(room, every - self.moments.count % every)
-        return room
+        return self._unfaded(weights[:room]) if self._all_at_once(rows, weights) else room
 
     def _stays_sparse(self, rows: AnyRows) -> TypeGuard[SparseRows]:
         """Whether rows are learned as sparse ones, without having been made dense."""
         return isinstance(rows, SparseRows) and (self.exact is None or (isinstance(self.exact, Scatter) and self.exact.root is None))
 
-    def _sparse_room(self) -> int:
-        """So few sparse rows that weights within them do not fade beyond floating point."""
-        if len(self._decays) > 1:
-            return max(1, int(np.searchsorted(-np.cumsum(np.log(self._decays)), -math.log(_LEAST_LEFT))))
-        return 1 << 20 if self._decays[0] == 1.0 else max(1, int(math.log(_LEAST_LEFT) / math.log(self._decays[0])))
+    def _all_at_once(self, rows: AnyRows, weights: Floats) -> bool:
+        """Whether a piece of rows is taken in as a whole, each row as much heavier as the old ones will have faded when it comes."""
+        if isinstance(rows, ArrayRows):
+            return self.exact is None
+        return self._stays_sparse(rows) and not self._after_pause(rows, weights)
+
+    def _after_pause(self, rows: AnyRows, weights: Floats) -> bool:
+        """Whether the first of these rows outweighs everything before it: a sparse one is then made dense."""
+        return isinstance(rows, SparseRows) and bool(0.0 < self._decays[0] * self.moments.weight < 2.0**-_DOUBLED * weights[0])
+
+    def _unfaded(self, weights: Floats) -> int:
+        """So few of the rows in hand that none outweighs those before it, and that all weights are in the range of floating point."""
+        if len(self._decays) == 1 and self._decays[0] == 1.0 and (weights == weights[0]).all():
+            return len(weights)
+        fading = np.broadcast_to(self._decays if len(self._decays) == 1 else self._decays[: len(weights)], weights.shape)
+        heavier = np.log2(weights) - np.concatenate([[0.0], np.cumsum(np.log2(fading[1:]))])
+        before = self._decays[0] * self.moments.weight
+        total = np.logaddexp2.accumulate(np.concatenate([[np.log2(before) if before > 0 else -np.inf], heavier]))
+        within = (heavier - heavier[0] < _DOUBLED) & (heavier - total[:-1] < _DOUBLED)
+        within[0] = True
+        return len(weights) if within.all() else int(np.argmin(within))
 
     def _learn_piece(self, rows: AnyRows, weights: Floats) -> bool:
         """False, and nothing is learned, where the rows have to be cut anew, because they can no longer be learned as sparse ones."""
@@ -246,10 +263,10 @@ class Stream:
             self._learn_carefully(rows, weights)
             return True
         before = self.moments.weight
-        if self._stays_sparse(rows):
+        if isinstance(rows, SparseRows) and self._all_at_once(rows, weights):
             if not self._learn_sparse(rows, weights, before):
                 return False
-        elif isinstance(rows, ArrayRows) and self.exact is None:
+        elif isinstance(rows, ArrayRows) and self._all_at_once(rows, weights):
             self._learn_array(rows, weights, before)
         else:
             self._sums = None
@@ -313,13 +330,13 @@ class Stream:
             self.carry()
 
     def _inflated(self, weights: Floats) -> tuple[Floats, float]:
-        """Weights as seen from before the rows: each row as much larger as the old ones will fade until it comes; and what is left of
+        """Weights as seen from the first of the rows: each as much larger as the old ones will fade until it comes; and what is left of
         those after the last.
         """
         if len(self._decays) == 1 and self._decays[0] == 1.0:
             return weights, 1.0
-        left = np.cumprod(np.broadcast_to(self._decays, weights.shape))
-        return weights / left, float(left[-1])
+        left = np.cumprod(np.broadcast_to(self._decays, weights.shape)[1:])
+        return weights / np.concatenate([_ONE, left]), float(left[-1]) if len(left) else 1.0
 
     def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> bool:
         """Learn from sparse rows as such; False, and nothing is changed, where they have to be made dense."""
@@ -327,8 +344,11 @@ class Stream:
         inflated, left = self._inflated(weights)
         shares = m.shares(weights, self._decays)
         own = rows.scaled(self.unit or 1.0, self.dtype, inflated)
-        m.take_sparse(own, inflated, before, center)
         sums = m.sums(before) if center else None
+        before *= self._decays[0]
+        if sums is not None:
+            sums.fade(self._decays[0])
+        m.take_sparse(own, inflated, before, center)
         old = None if sums is None else sums.copy()
         if sums is not None:
             sums.take(own)
@@ -352,14 +372,14 @@ class Stream:
         """
         assert self.model is not None
         if old is not None:
-            stale = self._sums is None or self._sums.total > _MOST_INFLATED or needs_another(now.mean, now.variance, self._offset)
+            stale = self._sums is None or self._sums.total > _MOST_SUMMED or needs_another(now.mean, now.variance, self._offset)
             if stale:
                 self._offset = offset_for(now.mean, now.variance)
                 mean = old.mean - self._offset
                 self._sums = Sums(mean if self.scale is None else mean / self.scale, 1.0)
             rows = shifted(rows, self._offset)
         total = 1.0 if self._sums is None else self._sums.total
-        rows = rows.scaled(1.0, self.dtype, total * shares / np.cumprod(1.0 - shares))
+        rows = rows.scaled(1.0, self.dtype, following(total, shares))
         if self.scale is not None:
             rows.data = (rows.data / self.scale[rows.indices]).astype(self.dtype, copy=False)
         rows.sums = self._sums
@@ -371,6 +391,7 @@ class Stream:
         self._sums = None
         inflated, _ = self._inflated(weights)
         shares = self.moments.shares(weights, self._decays)
+        before *= self._decays[0]
         centred = self.moments.take_array(ArrayRows(rows.X, self.dtype), inflated, before, self.unit or 1.0, self.settings.center)
         if self.scale is not None:
             centred = ArrayRows(centred.X / centred.library.of(self.scale), self.dtype)
