@@ -43,6 +43,37 @@ def autocorrelated(rng: np.random.Generator, n: int, directions: Floats, deviati
     return np.asarray(values[:, :K] * deviations @ directions + values[:, K:])
 
 
+def _mixed(rng: np.random.Generator, directions: Floats, deviations: Floats, draw: Callable[[tuple[int, int]], Floats], n: int) -> Floats:
+    """As `steady`, with scores and noise of another distribution."""
+    K, D = directions.shape
+    return np.asarray(draw((n, K)) * deviations @ directions + draw((n, D)))
+
+
+def _counts(rng: np.random.Generator, n: int, directions: Floats) -> Floats:
+    K, D = directions.shape
+    return rng.poisson(np.exp(rng.normal(0.0, 0.7, D) + rng.standard_normal((n, K)) @ directions)).astype(np.float64)
+
+
+def _seasonal(rng: np.random.Generator, n: int, directions: Floats, deviations: Floats, period: float) -> Floats:
+    K = len(directions)
+    season = 1.5 * np.sin(2.0 * np.pi * np.arange(n)[:, np.newaxis] / period + rng.uniform(0.0, 2.0 * np.pi, K))
+    return steady(rng, n, directions, deviations) + season * deviations @ directions
+
+
+UNUSUAL: dict[str, Callable[[np.random.Generator, int, Floats, Floats], Floats]] = {
+    "Gaussian": steady,
+    "uniform": lambda rng, n, B, s: _mixed(rng, B, s, lambda shape: rng.uniform(-1.7, 1.7, shape), n),
+    "t with 5 degrees, each value": lambda rng, n, B, s: _mixed(rng, B, s, lambda shape: rng.standard_t(5, shape), n),
+    "t with 5 degrees, whole rows": lambda rng, n, B, s: steady(rng, n, B, s) * np.sqrt(5.0 / rng.chisquare(5, (n, 1))),
+    "lognormal": lambda rng, n, B, s: _mixed(rng, B, s, lambda shape: rng.lognormal(size=shape), n),
+    "counts (Poisson, means about 1)": lambda rng, n, B, s: _counts(rng, n, B),
+    "counts, nearly all zero": lambda rng, n, B, s: rng.poisson(0.02 * rng.lognormal(size=B.shape[1]), (n, B.shape[1])).astype(np.float64),
+    "season of 500 rows in the scores": lambda rng, n, B, s: _seasonal(rng, n, B, s, 500.0),
+    "season of 5,000 rows in the scores": lambda rng, n, B, s: _seasonal(rng, n, B, s, 5000.0),
+}
+"""Rows that do not change, of which limits and detectors may think otherwise."""
+
+
 def exactly_weighted(X: Floats, half_life: float, K: int) -> tuple[Floats, Floats, Floats]:
     """PCA with weights 2^(−age/half_life), from all rows: components (K, D), variances (K,), mean (D,)."""
     weights = 2.0 ** (-np.arange(len(X) - 1.0, -1.0, -1.0) / half_life)

@@ -521,3 +521,70 @@ def test_one_gross_row_does_not_move_the_limit() -> None:
     before = SpeMoments().take(values)
     after = before.take(np.array([2e4])).take(np.random.default_rng(5).chisquare(20, 300))
     assert spe_limit(after, 0.01) == pytest.approx(spe_limit(before, 0.01), rel=0.05)
+
+
+def test_much_smaller_rows_are_not_all_outliers() -> None:
+    """The SPE of long ago then makes up the mean and the spread, and a quantile of so uneven a mixture is next to nothing."""
+    world = World(5)
+    X = world.rows(2400)
+    X[800:] *= 1e-3
+    found = Monitor(OnlinePCA(K, half_life=100.0)).update(X)
+    for rows in (slice(900, 1600), slice(1600, 2400)):
+        assert found.outlier[rows].mean() < 0.05, f"{100 * found.outlier[rows].mean():.0f} % outliers long after the rows became smaller"
+    anew = Monitor(OnlinePCA(K, half_life=100.0), on_drift="reset").update(X)
+    assert 0.002 < anew.outlier[1600:].mean() < 0.03
+
+
+def test_what_is_changed_later_is_checked_and_has_an_effect() -> None:
+    X = World(6).rows(700)
+    monitor, loose = Monitor(OnlinePCA(K)), Monitor(OnlinePCA(K), alpha=0.05)
+    for each in (monitor, loose):
+        each.update(X)
+    with pytest.raises(ValueError, match="alpha must be a probability"):
+        monitor.alpha = 2.0
+    with pytest.raises(ValueError, match="on_drift must be"):
+        monitor.on_drift = "nothing"
+    with pytest.raises(AttributeError):
+        monitor.refresh = 3  # type: ignore[misc]
+    monitor.alpha = 0.05
+    same(monitor.update(X), loose.update(X))
+
+
+class Breaking:
+    """A detector that fails once."""
+
+    drift_detected = False
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def update(self, value: float) -> None:
+        if len(self.seen) == 100 and Breaking.fails:
+            raise RuntimeError("no more")
+        self.seen.append(value)
+
+    fails = True
+
+
+def test_a_detector_that_fails_has_seen_no_row_twice() -> None:
+    X = World(7).rows(600)
+    monitor, twin = Monitor(OnlinePCA(K), detector=Breaking()), Monitor(OnlinePCA(K), detector=Breaking())
+    with pytest.raises(RuntimeError, match="no more"):
+        monitor.update(X)
+    assert 0 < monitor.n_rows == monitor.model.n_samples_seen_ < 600
+    Breaking.fails = False
+    monitor.update(X[monitor.n_rows :])
+    twin.update(X)
+    assert monitor._charts.on["spe"].seen == twin._charts.on["spe"].seen
+
+
+def test_rows_with_holes_are_to_be_filled_first() -> None:
+    X = World(8).rows(300)
+    model = OnlinePCA(K, missing="impute").fit(X)
+    X[7, 3] = np.nan
+    monitor = Monitor(model)
+    for score in (lambda: t2(model, X), lambda: spe(model, X), lambda: monitor.update(X), lambda: monitor.update(csr_array(X))):
+        with pytest.raises(ValueError, match=r"Row 7 has missing values.*fill them first, with model.impute"):
+            score()
+    assert monitor.n_rows == 0
+    assert np.isfinite(spe(model, model.impute(X))).all()

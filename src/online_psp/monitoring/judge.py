@@ -58,6 +58,11 @@ class Judge:
         """Mean and variance of the SPE of all rows so far."""
         return self.state.moments.take(self.state.pending, self.state.fading)
 
+    def set_alpha(self, alpha: float) -> None:
+        """Judge by another level from now on."""
+        self.alpha = alpha
+        self._set_limits()
+
     def start(self) -> None:
         """Forget what was ordinary."""
         self.restore(JudgeState())

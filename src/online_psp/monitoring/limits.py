@@ -22,6 +22,7 @@ LARGEST = 1e100
 """What a value counts at most, in units of the moments."""
 _ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
 _SETTLED = 30  # values from which on the spread is known well enough to tell gross ones
+_FEWER = 2.0 ** -np.arange(0.0, 8.0)  # of one direction
 _GROSS = 8.0  # deviations above the mean beyond which a value counts as much as one there
 
 
@@ -156,7 +157,17 @@ def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
     if moments.seen < LEAST_VALUES:
         return math.nan
     h = moments.degrees
-    return moments.mean if math.isnan(h) else moments.mean / h * float(chdtri(h, alpha))
+    return moments.mean if math.isnan(h) else moments.mean * _excess(h, alpha)
+
+
+def _excess(h: float, alpha: float) -> float:
+    """What χ²_h exceeds with probability alpha, in units of its mean; along no fewer directions than where that is largest.
+
+    Below one direction a few large values of long ago make up the mean and the spread. With ever fewer of them the quantile falls to
+    nothing, and every row of today would exceed it.
+    """
+    degrees = np.maximum(h, np.append(h, _FEWER))
+    return float(np.max(chdtri(degrees, alpha) / degrees))
 
 
 def spe_limit_of(seen: Snapshot, moments: SpeMoments, alpha: float) -> float:

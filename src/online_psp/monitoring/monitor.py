@@ -24,7 +24,7 @@ from online_psp.monitoring.memory import Memory
 from online_psp.monitoring.places import Places
 from online_psp.monitoring.recent import Recent, native
 from online_psp.monitoring.results import Alarm, Update, unknown
-from online_psp.monitoring.scores import Snapshot, chart_values, snapshot
+from online_psp.monitoring.scores import Snapshot, chart_values, check_full, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_half_life, check_times
@@ -75,7 +75,8 @@ class Monitor:
         looks for no drift at all.
     on_drift : "flag", "reset" or callable
         What to do at an alarm, apart from saying so. "reset" starts the model anew from the rows since the change, as far as they are kept.
-        A callable gets the monitor and the `Alarm`, after the row that raised it was learned.
+        A callable gets the monitor and the `Alarm`, after the row that raised it was learned. An error in it ends the call: `n_rows` then
+        says how many rows have been learned, that one included.
     fast_half_life : float, text, "auto" or None
         Of the second model, in rows, or as a time such as "2min" where that of the model is a time. "auto" takes 50 rows, or 10 a
         component if that is more, but at most a quarter of the model's own half-life in rows. None does without it, and halves the time
@@ -123,14 +124,11 @@ class Monitor:
     ) -> None:
         if not isinstance(model, OnlinePCA):
             raise TypeError(f"Monitor takes an OnlinePCA; got {type(model).__name__}.")
-        if not callable(on_drift) and on_drift not in ("flag", "reset"):
-            raise ValueError(f"on_drift must be 'flag', 'reset' or a function of the monitor and the alarm; got {on_drift!r}.")
         if not isinstance(learn_outliers, bool | np.bool_):
             raise TypeError(f"learn_outliers must be True or False; got {learn_outliers!r}.")
         self._memory = Memory.of(model)
-        self.model, self.alpha, self.learn_outliers, self.on_drift = model, check_alpha(alpha), bool(learn_outliers), on_drift
+        self.model, self.learn_outliers, self.on_drift = model, bool(learn_outliers), on_drift
         self.fast_half_life = self._memory.check_fast(fast_half_life)
-        self.refresh = check_count(refresh, "refresh")
         self.alarms: list[Alarm] = []
         self.n_rows = self.n_left_out = 0
         self.overlap = math.nan
@@ -140,10 +138,36 @@ class Monitor:
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
         self._fast: OnlinePCA | None = None
-        self._judge, self._places = Judge(self.alpha, self._memory), Places(self.refresh, self._memory)
+        self._judge, self._places = Judge(check_alpha(alpha), self._memory), Places(check_count(refresh, "refresh"), self._memory)
         self._last_time = model._fitted().last_time if model.__sklearn_is_fitted__() else None
         self._places.start(0, last=self._last_time)
         self._judge.read(model)
+
+    @property
+    def alpha(self) -> float:
+        """Share of ordinary rows that exceed each limit; it may be changed while the stream goes on."""
+        return self._judge.alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        with self._lock:
+            self._judge.set_alpha(check_alpha(alpha))
+
+    @property
+    def on_drift(self) -> OnDrift:
+        """What to do at an alarm; it may be changed while the stream goes on."""
+        return self._on_drift
+
+    @on_drift.setter
+    def on_drift(self, on_drift: OnDrift) -> None:
+        if not callable(on_drift) and on_drift not in ("flag", "reset"):
+            raise ValueError(f"on_drift must be 'flag', 'reset' or a function of the monitor and the alarm; got {on_drift!r}.")
+        self._on_drift = on_drift
+
+    @property
+    def refresh(self) -> int:
+        """Rows between the places at which the model is read, at most."""
+        return self._places.refresh
 
     @property
     def detector(self) -> Any:
@@ -218,6 +242,7 @@ class Monitor:
 
     def _check_values(self, rows: AnyRows) -> None:
         """Raise an error where a row is not finite, or too large for one of the models."""
+        check_full(self.model, rows)
         for model in (self.model, self._fast):
             if model is not None:
                 check_values(rows, model._fitted().unit if model.__sklearn_is_fitted__() else 0.0)
@@ -237,10 +262,10 @@ class Monitor:
         part, judge = given.rows[start:stop], self._judge
         scores, outlier = judge.scored(part)
         before = self._charts.copied()
-        alarm, n = self._charts.look(*chart_values(judge.seen, scores)) if judge.seen and self._settled else (None, len(part))
-        part, outlier, stop = part[:n], outlier[:n], start + n
-        kept = np.ones(n, dtype=bool) if self.learn_outliers else ~outlier
         try:
+            alarm, n = self._charts.look(*chart_values(judge.seen, scores)) if judge.seen and self._settled else (None, len(part))
+            part, outlier, stop = part[:n], outlier[:n], start + n
+            kept = np.ones(n, dtype=bool) if self.learn_outliers else ~outlier
             self._learn(given, part, start, kept)
         except BaseException:
             self._charts = before

@@ -20,6 +20,7 @@ from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
+from online_psp.pca.holes import first_hole
 
 
 class Snapshot(NamedTuple):
@@ -86,8 +87,17 @@ class Scores(NamedTuple):
 def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
     """Rows that fit a model, finite and of its number of features, or an error that says what is wrong with them."""
     rows = check_rows(model, X, None, reset=False)
+    check_full(model, rows)
     check_values(rows, 1.0)
     return rows
+
+
+def check_full(model: OnlinePCA, rows: AnyRows) -> None:
+    """Raise a ValueError where a model that takes missing values is to score some: limits are those of full rows."""
+    if model.missing == "impute":
+        at = first_hole(rows)
+        if at < len(rows):
+            raise ValueError(f"Row {at} has missing values, and its scores need all of them; fill them first, with model.impute(X).")
 
 
 def t2(model: OnlinePCA, X: ArrayLike) -> Any:
