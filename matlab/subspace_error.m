@@ -16,7 +16,19 @@ function err = subspace_error(U, V)
   if ndims(U) ~= 2 || ~isequal(size(U), size(V)) || isempty(U) || size(U, 2) > size(U, 1)
     error('online_psp:badShape', 'Two bases of the same size, D-by-K with K <= D, are needed; got %s and %s.', size_text(U), size_text(V));
   end
+  check_rank(double(U), 'first');
+  check_rank(double(V), 'second');
   U = orthonormal(double(U));
   V = orthonormal(double(V));
   err = sqrt(2 / size(U, 2)) * norm(U - V * (V.' * U), 'fro');
+end
+
+function check_rank(U, name)
+% check_rank  Columns that depend on each other are no basis: rounding would choose directions for them.
+  sizes = sqrt(sum(U .^ 2, 1));
+  sizes(sizes == 0) = 1;
+  found = sum(svd(U ./ sizes) > size(U, 1) * eps);
+  if found < size(U, 2)
+    error('online_psp:badInput', 'The %d columns of the %s basis span only %d dimensions.', size(U, 2), name, found);
+  end
 end

@@ -24,6 +24,8 @@ function tiny_errors()
 end
 
 function bad_bases()
+  check_error('online_psp:badInput', @() subspace_error(zeros(5, 2), eye(5, 2)));
+  check_error('online_psp:badInput', @() subspace_error(eye(5, 2), ones(5, 2)));
   check_error('online_psp:badShape', @() subspace_error(ones(4, 2), ones(4, 3)));
   check_error('online_psp:badShape', @() subspace_error(ones(2, 4), ones(2, 4)));
   check_error('online_psp:badInput', @() subspace_error([1; NaN], [1; 1]));

@@ -15,6 +15,10 @@ y    (K,)   output: ``y_k = u_kᵀ x`` at the moment that x is deflated by it
 
 Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8``. Step sizes ``α_t = min(1 + ℓ, t)/(t + 1)`` with amnesia
 ℓ = 2: the paper's ``(1 + ℓ)/t`` kept inside (0, 1), one step on.
+
+From this start rounding is amplified, and from K = 64 on it decides the result: two correct implementations part completely soon after
+sample K. That these are the published iterates is claimed up to K ≈ 32. ``sigma2_0="data"`` starts from variances of the data, and does
+not amplify rounding.
 """
 
 from __future__ import annotations
