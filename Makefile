@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 DEMO_READY := $(VENV)/.demo-ready
 
-.PHONY: demo test test-interpreted lint docs docs-check release-check bench torture comparison-page clean
+.PHONY: demo test test-interpreted lint docs docs-check release-check bench torture comparison-page experiments-page clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -71,6 +71,12 @@ comparison-page: $(READY)
 	$(BIN)/psp bench --out out/bench
 	cp out/bench/comparison.png docs/img/comparison.png
 	sed -i -e '/psp bench: begin/,/psp bench: end/{//!d}' -e '/psp bench: begin/r out/bench/comparison.md' docs/comparison.md
+
+# The results of docs/experiments.md: hours, and for figure 1 on a machine that does nothing else. Goes on from what out/figures holds.
+experiments-page: $(READY)
+	$(BIN)/psp reproduce all --jobs 1 --out out/figures --recordings tests/data
+	cp out/figures/fig1.png out/figures/fig2.png out/figures/fig3.png out/figures/fig4.png docs/img/
+	sed -i -e '/<!-- results: begin/,/<!-- results: end/{//!d}' -e '/<!-- results: begin/r out/figures/results.md' docs/experiments.md
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

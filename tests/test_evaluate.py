@@ -440,6 +440,9 @@ def test_a_set_of_ones_own(home: Path, X: Floats) -> None:
         add_set("a/b", home / "X.npy")
     with pytest.raises(FileNotFoundError, match=r"absent.npy does not exist"):
         add_set("other", home / "absent.npy")
+    np.savez(home / "several.npz", a=X, b=X[:, :2])
+    assert add_set("part", f"{home / 'several.npz'}::b").D == 2
+    assert load("part").X.shape == (300, 2)
     np.save(home / "X.npy", X + 1)
     with pytest.raises(ValueError, match=r"has changed since it was added as 'mine'"):
         load("mine")

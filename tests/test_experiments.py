@@ -385,7 +385,7 @@ def test_a_timing_stops_when_its_budget_is_spent() -> None:
 
 
 def test_what_does_not_fit_in_memory_is_left_out_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "free_bytes", lambda: 1e4)
+    monkeypatch.setattr(timing, "available_bytes", lambda: 1e4)
     found = run([small_timing()], tmp_path / "rows.csv")
     assert "GB of memory" in select(found, metric="skipped")[0].note
     monkeypatch.undo()
@@ -448,3 +448,12 @@ def test_known_sets_are_as_large_as_their_records_say(data_home: Path) -> None:
 def test_the_median_of_nothing_is_not_a_number() -> None:
     assert np.isnan(rows.median([]))
     assert rows.median([3.0, 1.0, float("nan")]) == 2.0
+
+
+def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits_K8.npz", K=8, N=100)
+    with pytest.raises(ValueError, match=r"digits_K8.npz is not a recording: it has no FSM_gamma0.6_err, .*CCIPCA_err"):
+        figures.golden(tmp_path)
+    (tmp_path / "digits_K8.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match=r"digits_K8.npz is not a whole .npz file"):
+        figures.golden(tmp_path)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from online_psp.cli.main import app
 from online_psp.datasets import ImageLayout, load
-from online_psp.experiments import figures, plots, reproduce, reproduction, tables, verdicts
+from online_psp.experiments import figures, plots, provenance, reproduce, reproduction, tables, verdicts
 from online_psp.experiments.deviations import deviations_table
 from online_psp.experiments.records import Experiment, Record, SpikedData, Timing
 from online_psp.experiments.report import Section, write_report
@@ -203,6 +203,16 @@ def test_reproduce_writes_a_report_that_needs_nothing_else(tmp_path: Path, monke
     assert "commit" in page
     assert "numpy" in page
     assert (tmp_path / "quick_verdicts.md").exists()
+
+
+def test_the_part_for_the_docs_says_what_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction, "FIGURES", {"fig2": lambda quick, seed, trials: tiny(quick, seed)["fig2"]})
+    (tmp_path / "times.json").write_text("{", encoding="utf-8")  # a run that was ended while it wrote
+    reproduce(["fig2"], tmp_path, scope=Scope(quick=True))
+    page = (tmp_path / "quick_results.md").read_text(encoding="utf-8")
+    assert "| fig1 | not run |  |" in page
+    assert f"| fig2 | SPIKED D=30 K=3; 1 trials | {provenance.commit()}, " in page
+    assert "| FSM equals SM | holds |" in page
 
 
 def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,17 @@ def test_exponents_are_those_of_the_rows() -> None:
     assert math.isclose(growth.seconds(timing_rows(EXPONENTS, SCALE))[8192, 64]["fsm"], 64e-6)
 
 
+def test_one_of_two_algorithms_is_not_both() -> None:
+    """IPCA may not fit in memory: SM alone says nothing of the two."""
+    rows = [found for found in timing_rows(EXPONENTS, SCALE) if found.algorithm != "ipca"]
+    assert verdicts.CLAIMS["SM and IPCA quadratic"](rows).outcome == verdicts.OPEN
+
+
+@pytest.mark.parametrize("name", list(verdicts.CLAIMS))
+def test_errors_of_nothing_are_judged_too(name: str) -> None:
+    verdicts.CLAIMS[name](stuck(0.0, metric="err_batch")(stuck(0.0, metric="err_pop")(rows_for(name))))
+
+
 def test_online_pca_is_judged_where_it_was_run() -> None:
     rows = paper()
     assert verdicts.online_pca_best(rows).outcome == verdicts.HOLDS

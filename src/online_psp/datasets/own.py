@@ -57,7 +57,7 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
         Letters, digits, dots, dashes and underscores.
     file : str or Path
     key : str, optional
-        Which array of a .npz or .mat file.
+        Which array of a .npz or .mat file; the same as ``::key`` after the name.
     replace : bool
         Whether a set that has the name already may be replaced.
     """
@@ -68,7 +68,8 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
         raise ValueError(f"{name!r} is a data set that comes with this package; choose another name.")
     if name in known and not replace:
         raise ValueError(f"{name!r} is {known[name].path} already; say --force to replace it.")
-    path = Path(file).expanduser().resolve()
+    place, _, within = str(file).partition("::")
+    path, key = Path(place).expanduser().resolve(), key or within or None
     if not path.exists():
         raise FileNotFoundError(f"{file} does not exist.")
     found = read_file(path, key)

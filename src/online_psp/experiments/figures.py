@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_psp.datasets import KNOWN
 from online_psp.experiments.baselines import BASELINES
@@ -148,13 +151,27 @@ def golden(folder: Path) -> tuple[list[Record], dict[tuple[str, int, str, int], 
         name = file.stem.partition("_K")[0]
         if name not in KNOWN:
             raise ValueError(f"{file} is not a recording of a data set known here ({', '.join(KNOWN)}).")
-        with np.load(file) as recording:
-            K, N = int(recording["K"]), int(recording["N"])
-            for run, curve in RECORDED.items():
-                recorded = recording[f"{run}_err"]
-                when = tuple(100 * (i + 1) for i in range(len(recorded)))
-                records.append(Experiment("golden", real(name, N), curve, K, 1, 1, ("err_batch",), when))
-                errors |= {(name, K, curve.label, t): float(error) for t, error in zip(when, recorded, strict=True)}
+        recording = _recording(file)
+        K, N = int(recording["K"]), int(recording["N"])
+        for run, curve in RECORDED.items():
+            recorded = recording[f"{run}_err"]
+            when = tuple(100 * (i + 1) for i in range(len(recorded)))
+            records.append(Experiment("golden", real(name, N), curve, K, 1, 1, ("err_batch",), when))
+            errors |= {(name, K, curve.label, t): float(error) for t, error in zip(when, recorded, strict=True)}
     if not records:
         raise FileNotFoundError(f"There are no recordings, named like yale_K16.npz, in {folder}.")
     return records, errors
+
+
+def _recording(file: Path) -> dict[str, NDArray[Any]]:
+    """What is needed of a recording, or an error that says what is not there."""
+    needed = ("K", "N", *(f"{run}_err" for run in RECORDED))
+    try:
+        with file.open("rb") as stream, np.load(stream) as arrays:
+            found = {name: arrays[name] for name in needed if name in arrays.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} is not a whole .npz file: {error}.") from error
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ValueError(f"{file} is not a recording: it has no {', '.join(missing)}.")
+    return found

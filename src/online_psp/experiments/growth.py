@@ -74,7 +74,7 @@ def turning(rows: Sequence[Row]) -> Verdict:
     rule = f"over the last doubling of K, as published, the exponent is at least {_TURNING:g} for SM and for IPCA, for every D"
     found = {name: slopes(rows, name, _PUBLISHED) for name in ("sm", "ipca")}
     lasts = [last for by_size in found.values() for _, last in by_size.values()]
-    if not lasts:
+    if not all(found.values()):
         return Verdict(statement, OPEN, _NOT_RUN, rule)
     hits = sum(last >= _TURNING for last in lasts)
     largest = max(row.K for row in select(rows, figure="fig1"))

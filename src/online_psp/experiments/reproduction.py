@@ -20,10 +20,11 @@ from online_psp.experiments import plots, tables
 from online_psp.experiments.deviations import DEVIATIONS_TEXT, deviations_table
 from online_psp.experiments.figures import FIGURES, FIVE, golden
 from online_psp.experiments.learners import check_curve
+from online_psp.experiments.page import results_page
 from online_psp.experiments.records import Curve, Experiment, RealData, Record, told_apart
 from online_psp.experiments.report import Section, write_report
 from online_psp.experiments.rows import Row, finished, read_rows
-from online_psp.experiments.runner import arrays_path, run
+from online_psp.experiments.runner import arrays_path, run, without_pictures
 from online_psp.experiments.tables import Table
 from online_psp.experiments.verdict import Verdict
 from online_psp.experiments.verdicts import judge, to_table
@@ -113,14 +114,16 @@ def draw(name: str, rows: Sequence[Row], path: Path, records: Sequence[Record]) 
 
 
 def _times(out: Path) -> dict[str, float]:
-    path = out / "times.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    try:
+        return {str(name): float(seconds) for name, seconds in json.loads((out / "times.json").read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # no run before this one, or one that was ended while it wrote
+        return {}
 
 
 def _complete(path: Path, records: Sequence[Record]) -> list[Row] | None:
     """The rows of records that are all there already, or None."""
     have = finished(read_rows(path))  # records are known by the code too: rows of other code are not among them
-    if not all(record.key in have for record in records):
+    if not all(record.key in have for record in records) or without_pictures(path, records):
         return None
     return [row for record in records for row in have[record.key]]
 
@@ -257,6 +260,7 @@ def reproduce(
     verdicts = judge(rows, recorded)
     (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
     (out / f"{prefix}tables.md").write_text(tables.to_markdown(table for section in sections for table in section.tables), encoding="utf-8")
+    (out / f"{prefix}results.md").write_text(results_page(rows, verdicts), encoding="utf-8")
     deviations = Section("Deviations from the paper", DEVIATIONS_TEXT, None, (deviations_table(),))
     report = _write(out, scope, command or _command(names, scope, out, jobs), [*sections, deviations], verdicts, times)
     return Reproduction(rows, verdicts, drawn, report, left_out)

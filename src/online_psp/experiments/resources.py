@@ -87,6 +87,19 @@ def _largest_ended() -> int:
     return int(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
+def available_bytes() -> float:
+    """Memory that can be had now, files that are only cached counted; infinite where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace").splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
 def installed_bytes() -> float:
     """The memory of the machine; infinite where the system does not say."""
     try:

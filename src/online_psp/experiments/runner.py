@@ -74,7 +74,7 @@ def run(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     have = finished(_set_stale_aside(path)) if resume else {}
-    for key in _without_pictures(path, records):
+    for key in without_pictures(path, records):
         have.pop(key, None)
     write_rows(path, (row for rows in have.values() for row in rows))
     missing = [record for record in records if record.key not in have]
@@ -220,7 +220,7 @@ def arrays_path(path: str | Path, key: str) -> Path:
     return path.with_name(f"{path.stem}_{key}.npz")
 
 
-def _without_pictures(path: Path, records: Sequence[Record]) -> list[str]:
+def without_pictures(path: Path, records: Sequence[Record]) -> list[str]:
     """Records that should have pictures and have none."""
     pictured = [record.key for record in records if not isinstance(record, Timing) and record.pictured is not None]
     return [key for key in pictured if not arrays_path(path, key).exists()]

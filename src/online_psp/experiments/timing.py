@@ -7,7 +7,6 @@ start. One thread; a warm-up before the clock starts.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -23,6 +22,7 @@ from online_psp.engine.types import Floats
 from online_psp.experiments.baselines import BASELINES, started, takes
 from online_psp.experiments.learners import warm_up
 from online_psp.experiments.records import Timing
+from online_psp.experiments.resources import available_bytes
 from online_psp.experiments.rows import DONE, Row
 
 WAYS = ("published", "fit_next", "fit_block")
@@ -61,20 +61,12 @@ def needed_bytes(record: Timing) -> float:
     return _FLOAT_BYTES * (D * K * (1.0 + _COPIES[record.way]) + _MOST_SAMPLES * D + 8.0 * K * K)
 
 
-def free_bytes() -> float:
-    """Memory that can be had now; infinite where the system does not say."""
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
-
-
 def time_record(record: Timing) -> list[Row]:
     """A row a run, seconds per sample; or one row that says why it was left out."""
-    wanted, free = needed_bytes(record), free_bytes()
+    wanted, free = needed_bytes(record), available_bytes()
     if wanted > 0.9 * free:
         _stream.cache_clear()
-        free = free_bytes()
+        free = available_bytes()
     if wanted > 0.9 * free:
         reason = f"needs about {wanted / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
         return [_row(record, 0, "skipped", float("nan"), reason), _row(record, 0, DONE, 0.0)]

@@ -29,6 +29,7 @@ _BEHIND = 1.5
 _GOOD, _POOR = 0.2, 0.75
 _GOOD_DB, _POOR_DB = 30.0, 25.0
 _EARLY = 4
+_TINY = 1e-300  # an error of nothing still has a ratio
 _FIVE = tuple(curve.label for curve in FIVE)
 _QUICK_FORGETTER, _SLOW_FORGETTER = fsm(0.6).label, fsm(2.0).label
 _NAMES = {"err_batch": "Err_batch", "err_pop": "Err_pop"}
@@ -60,7 +61,7 @@ def _noise_cells(rows: Sequence[Row], metric: str) -> Cells:
     cells: dict[tuple[int, int, float], dict[str, list[float]]] = {}
     for row in select(rows, figure="fig2", metric=metric):
         cells.setdefault((row.D, row.K, row.rho), {}).setdefault(row.label, []).append(row.value)
-    return {where: {label: median(values) for label, values in found.items()} for where, found in cells.items()}
+    return {where: {label: max(median(values), _TINY) for label, values in found.items()} for where, found in cells.items()}
 
 
 def _near(one: str, other: str, metric: str, widened: str = "") -> Callable[[Sequence[Row]], Verdict]:
@@ -195,7 +196,10 @@ def ccipca_close_behind(rows: Sequence[Row]) -> Verdict:
     tests = {where: sign_test(trials[_QUICK_FORGETTER], trials[CCIPCA.label]) for where, trials in panels.items()}
     if not tests:
         return Verdict(statement, OPEN, _NOT_RUN, rule)
-    ratios = {where: median(trials[CCIPCA.label].values()) / median(trials[_QUICK_FORGETTER].values()) for where, trials in panels.items()}
+    ratios = {
+        where: median(trials[CCIPCA.label].values()) / max(median(trials[_QUICK_FORGETTER].values()), _TINY)
+        for where, trials in panels.items()
+    }
     close = sum(1 / _BEHIND <= ratio <= _BEHIND for ratio in ratios.values())
     outcome, evidence = _ordered(tests)
     if close < len(ratios):
@@ -317,7 +321,7 @@ def online_pca_best(rows: Sequence[Row]) -> Verdict:
         return Verdict(statement, OPEN, "no rows of OnlinePCA", rule)
     best = {where: _extreme(trials, _FIVE, min) for where, trials in panels.items()}
     tests = {where: sign_test(trials[ONLINE_PCA.label], best[where]) for where, trials in panels.items()}
-    ratios = [median(best[where].values()) / max(median(trials[ONLINE_PCA.label].values()), 1e-300) for where, trials in panels.items()]
+    ratios = [median(best[where].values()) / max(median(trials[ONLINE_PCA.label].values()), _TINY) for where, trials in panels.items()]
     exact = sum(median(trials[ONLINE_PCA.label].values()) < EXACT for trials in panels.values())
     outcome, evidence = _ordered(tests)
     span = f"best of the five / OnlinePCA from {number(min(ratios))} to {number(max(ratios))}, median {number(median(ratios))}"
