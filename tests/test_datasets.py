@@ -143,7 +143,7 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
     (tmp_path / "header-idx3-ubyte").write_bytes(content[:9])
     (tmp_path / "empty-idx3-ubyte").write_bytes(b"")
     (tmp_path / "magic-idx3-ubyte").write_bytes(b"\x89PNG" + content)
-    (tmp_path / "text.doc").write_text("1,2,3\n")
+    (tmp_path / "data.doc").write_bytes(bytes(range(32)))
     (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00")
     (tmp_path / "not.npz").write_bytes(b"PK\x03\x04 nothing")
     (tmp_path / "not.mat").write_bytes(b"not a MATLAB file at all" * 20)
@@ -168,7 +168,7 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
         "idx header": (tmp_path / "header-idx3-ubyte", r"header of 16 bytes ends after 9"),
         "idx empty": (tmp_path / "empty-idx3-ubyte", r"not an IDX file"),
         "idx magic": (tmp_path / "magic-idx3-ubyte", r"magic number 89 50 4e 47, where images begin with 00 00 08 03"),
-        "unknown format": (tmp_path / "text.doc", r"no known ending \(\.npy"),
+        "unknown format": (tmp_path / "data.doc", r"is of no known kind, by name or first bytes"),
         "npy cut": (tmp_path / "cut.npy", r"cut\.npy is not a whole \.npy file"),
         "npz not": (tmp_path / "not.npz", r"not\.npz is not a whole \.npz file"),
         "mat not": (tmp_path / "not.mat", r"cannot be read as a MATLAB file"),

@@ -231,7 +231,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
         (["fit", source, "-k", 3, "-o", model, "--resume"], "leave -k out"),
         (["fit", source, "-k", 9, "-o", other], "fewer than the 9 components"),
         (["fit", tmp_path / "none.npy", "-k", 2, "-o", other], "does not exist"),
-        (["fit", tmp_path / "y.xyz", "-k", 2, "-o", other], "no known ending"),
+        (["fit", tmp_path / "y.xyz", "-k", 2, "-o", other], "no known kind"),
         (["fit", source, "-k", 2, "-o", tmp_path / "no" / "m.psp"], "folder"),
         (["fit", source, "-k", 2, "-o", other, "--algorithm", "x"], "--algorithm"),
         (["fit", source, "-k", 2, "-o", other, "--checkpoint-every", "x"], "30s"),

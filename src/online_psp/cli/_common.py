@@ -89,7 +89,7 @@ def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, g
 
 def known_reading(stored: Any) -> dict[str, Any]:
     """Options of reading from a model file, which may come from anybody: those that there are, of the right type; no say over memory."""
-    kinds = {name: list if option.convert else option.kind for name, option in READING.items() if name != "max_memory"}
+    kinds = {name: list if option.several else option.kind for name, option in READING.items() if name != "max_memory"}
     found = stored if isinstance(stored, dict) else {}
     return {
         name: value

@@ -80,9 +80,10 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 def _parser_sentence(error: Any) -> str:
     message = str(error.format_message())
+    end = "" if message.endswith("?") else "."
     context = getattr(error, "ctx", None)
     hint = f" See {context.command_path} --help." if context is not None else ""
-    return f"{message.rstrip('.')}.{hint}"
+    return f"{message.rstrip('.')}{end}{hint}"
 
 
 class Commands(TyperGroup):
@@ -178,7 +179,8 @@ def _ended_by(error: BaseException) -> int:
         _silence()
         return DATA
     sentence, code = explain(error)
-    say(sentence)
+    if type(error).__name__ != "NoArgsIsHelpError":  # the help has been shown
+        say(sentence)
     return code
 
 

@@ -29,12 +29,17 @@ class Option(NamedTuple):
     convert: Callable[[Any], Any] | None = None
     """From what the user typed to what the keyword takes."""
 
+    @property
+    def several(self) -> bool:
+        """Whether it may come several times."""
+        return bool(self.kind == list[str])
 
-def _columns(text: str) -> list[str]:
-    """Names, numbers, ranges and globs, with commas between them; names that have commas are in quotes."""
+
+def _columns(texts: list[str]) -> list[str]:
+    """Names, numbers, ranges and globs, with commas between them; names that have commas are in quotes. The option may be repeated."""
     from online_psp.io.sources import column_list
 
-    return column_list(text) or []
+    return [column for text in texts for column in column_list(text) or []]
 
 
 def _bytes(text: str) -> int:
@@ -83,17 +88,17 @@ READING: dict[str, Option] = {
     "dtype": Option(str, ("--dtype",), "Working precision, float32 or float64; with --features, the dtype of the raw binary file."),
     "features": Option(int, ("--features",), "Number of values per row of a raw binary file.", 1),
     "columns": Option(
-        str, ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, comma-separated.", convert=_columns
+        list[str], ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, comma-separated.", convert=_columns
     ),
-    "exclude": Option(str, ("--exclude",), "Columns to leave out, written the same way.", convert=_columns),
-    "ids": Option(str, ("--ids",), "ID columns: not learned, copied to the output.", convert=_columns),
+    "exclude": Option(list[str], ("--exclude",), "Columns to leave out, written the same way.", convert=_columns),
+    "ids": Option(list[str], ("--ids",), "ID columns: not learned, copied to the output.", convert=_columns),
     "time_column": Option(str, ("--time-column",), "Column with the time of each row; it is not learned."),
     "header": Option(bool, ("--header/--no-header",), "Whether the first line of text has column names; detected by default."),
     "delimiter": Option(str, ("--delimiter",), "Delimiter between values in text files; detected by default."),
     "decimal": Option(str, ("--decimal",), "Decimal separator in text files, . or , (detected by default)."),
     "thousands": Option(str, ("--thousands",), "Sign between thousands in text files, as in 1,234.5 (detected by default)."),
     "na_values": Option(
-        str, ("--na-values",), "Strings to read as missing values, comma-separated, besides the usual ones.", convert=_columns
+        list[str], ("--na-values",), "Strings to read as missing values, comma-separated, besides the usual ones.", convert=_columns
     ),
     "comment": Option(str, ("--comment",), "Skip lines that begin with this."),
     "skip_rows": Option(int, ("--skip-rows",), "Number of lines to skip at the beginning of a text file.", 0),
@@ -198,7 +203,7 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
             for group, table in tables.items():
-                taken = {name: arguments.pop(name) for name in table}
+                taken = {name: arguments.pop(name) or None if table[name].several else arguments.pop(name) for name in table}
                 arguments[group] = {
                     name: value if table[name].convert is None else table[name].convert(value)  # type: ignore[misc]
                     for name, value in taken.items()

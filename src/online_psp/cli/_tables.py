@@ -137,13 +137,11 @@ def _converted(job: Job, source: Any, way: Way, numbered: bool, counts: dict[str
     """Results and ids, block by block; NaN where a row was bad."""
     import numpy as np
 
-    from online_psp.io.sources import SourceError
-
     looked, width = [time.monotonic()], len(way.names)
     for block in source.blocks(job.block, deadline=lambda: time.monotonic() - looked[0] > _PROMPT):
         looked[0] = time.monotonic()
         if block.bad and job.on_bad_row == "stop":
-            raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+            raise source.refused(block.bad[0])
         if not block.length:
             continue
         counts["rows"] += block.length

@@ -60,20 +60,16 @@ class Task(NamedTuple):
         return self.monitoring.get("monitor")
 
 
-@grouped(settings=SETTINGS, feeding=FEEDING, monitoring=MONITORING, watching=WATCHING, reading=READING)
+@grouped(settings=SETTINGS, reading=READING, feeding=FEEDING, monitoring=MONITORING, watching=WATCHING)
 def fit(
+    *,
     sources: Sources,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write; checkpoints go there too.")],
-    settings: dict[str, Any],
-    feeding: dict[str, Any],
-    monitoring: dict[str, Any],
-    watching: dict[str, Any],
-    reading: dict[str, Any],
     components: Annotated[
         str | None,
         typer.Option("--n-components", "--components", "-k", help="Number of components, or the fraction of variance to explain (0.95)."),
     ] = None,
-    checkpoint_every: Every = "60s",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write; checkpoints go there too.")],
+    on_bad_row: OnBadRow = "stop",
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in the model file, if there is one.")] = False,
     resume_at_end: Annotated[
         bool, typer.Option("--resume-at-end", help="Like --resume, for a pipe that starts where the last one ended.")
@@ -81,12 +77,23 @@ def fit(
     update: Annotated[
         bool, typer.Option("--update", help="Learn the source on top of the existing model, whatever it was fitted to.")
     ] = False,
-    on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
+    checkpoint_every: Every = "60s",
     quiet: Quiet = False,
     as_json: AsJson = False,
+    settings: dict[str, Any],
+    feeding: dict[str, Any],
+    monitoring: dict[str, Any],
+    watching: dict[str, Any],
+    reading: dict[str, Any],
 ) -> None:
-    """Fit a model to files, folders or a pipe, with checkpoints."""
+    """Fit a model to files, folders or a pipe, with checkpoints.
+
+    Example: psp fit rows.csv -k 8 -o model.psp
+
+    Reads text (CSV, TSV, …), JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, AnnData, 10x, MATLAB, Matrix Market and images, also
+    compressed, zipped or at a URL. The dialect of a text file is detected and announced.
+    """
     resume = resume or resume_at_end
     if resume and (force or update):
         usage(f"--resume continues a run; it cannot be given together with {'--force' if force else '--update'}.")
@@ -97,7 +104,7 @@ def fit(
     _run(Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring, watching))
 
 
-@grouped(feeding=FEEDING, monitoring=MONITORING, watching=WATCHING, reading=READING)
+@grouped(reading=READING, feeding=FEEDING, monitoring=MONITORING, watching=WATCHING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,

@@ -22,6 +22,9 @@ def merge(
     """Merge models fitted to different rows into one."""
     if len(models) < 2:
         usage("There must be at least two models to merge.")
+    twice = [path for at, path in enumerate(models) if path in models[:at]]
+    if twice:
+        usage(f"{twice[0]} is given twice; its rows would count twice.")
     with writing(output, force) as target:
         from online_psp.io.runs import give_names, take_names, write_model
         from online_psp.io.sources import SourceError

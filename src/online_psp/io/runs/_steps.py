@@ -49,7 +49,7 @@ def steps(
                     good = first.row - 1 - block.start
                     _take(run, Block(block.start, good, block.rows[:good], []), base, order)
                     yield run
-                raise SourceError(f"{source.where(first.row)}: it {first.problem}.")
+                raise source.refused(first, fitting=True)
             _take(run, block, base, order)
             yield run
         if run.epoch + 1 == run.epochs:

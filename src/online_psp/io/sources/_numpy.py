@@ -47,8 +47,21 @@ def open_npy(place: Place, options: Options) -> Source:
     return _streamed(lambda: clear_file(place.open(), place.name), place, options)
 
 
+def _refuse(kind: np.dtype[Any], name: str) -> None:
+    """Objects and records are no table of numbers."""
+    if kind.hasobject:
+        raise SourceError(f"{name} holds Python objects, not numbers; save it again with numpy.save, as numbers.")
+    if kind.names is not None:
+        fields = ", ".join(kind.names[:6]) + (", …" if len(kind.names) > 6 else "")
+        raise SourceError(
+            f"{name} holds records ({fields}), not a table; save numpy.lib.recfunctions.structured_to_unstructured(records) in its place."
+        )
+
+
 def _mapped(path: Path, name: str, options: Options) -> Source:
     try:
+        with path.open("rb") as file:
+            _refuse(npy_header(file, name)[2], name)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OverflowError) as error:
         raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
@@ -145,8 +158,7 @@ def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, na
     name = name or place.name
     with opened() as file:
         shape, fortran, kind = npy_header(file, name)
-    if kind.hasobject:
-        raise SourceError(f"{name} holds Python objects, not numbers; save it again with numpy.save, as numbers.")
+    _refuse(kind, name)
     working_dtype(kind, options.dtype, name)
     table, picture = as_table(np.lib.stride_tricks.as_strided(np.empty((), kind), shape, [0] * len(shape)), name)
     total, features = table.shape

@@ -118,7 +118,8 @@ def remote(url: str) -> list[Place]:
     except ImportError as error:
         raise MissingExtraError(f"Reading {url} needs a package that is not installed: {reason(error)}.") from None
     except (ValueError, FileNotFoundError) as error:
-        raise UnknownSourceError(f"{url} cannot be opened: {reason(error)}.") from None
+        why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
+        raise UnknownSourceError(f"{url} cannot be opened: {why if why != url else 'it is not there'}.") from None
     except Exception as error:  # every file system has its own
         raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
     if not places:

@@ -260,6 +260,11 @@ class Source:
         number = feature if self.column_numbers is None else self.column_numbers[feature]
         return f"column {number}" if self.feature_names is None else f"column {number} ({self.feature_names[feature]!r})"
 
+    def refused(self, bad: BadRow, fitting: bool = False) -> SourceError:
+        """The error for a row that cannot be used, with the ways on."""
+        fill = ", --missing impute learns their other values" if fitting and "an empty or NaN value" in bad.problem else ""
+        return SourceError(f"{self.where(bad.row)}: it {bad.problem}; --on-bad-row skip leaves such rows out{fill}.")
+
     def where(self, row: int) -> str:
         """The source and the row, for messages; `row` counts from 1."""
         place = self.places(row - 1) if self.places else ""

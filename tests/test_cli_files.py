@@ -1,0 +1,158 @@
+"""The command line as a new user meets it: what it says about files, and how it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from online_psp import OnlinePCA
+from online_psp.cli.main import app
+from tests.messy_files import NAMES, clean, lines, put
+
+
+def run(*words: Any) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command, run in this process."""
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    assert found.exception is None or isinstance(found.exception, SystemExit), f"{words}: {found.exception!r}"
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return put(tmp_path / "x.csv", lines(clean()))
+
+
+def test_no_arguments_show_the_help_and_nothing_else() -> None:
+    code, _, said = run()
+    assert code == 2
+    assert "psp:" not in said, f"an error after the help: {said[-200:]}"
+
+
+def test_a_question_ends_a_sentence() -> None:
+    assert "Did you mean 'fit'? See psp --help." in run("fti")[2]
+
+
+def test_columns_may_be_given_several_times(table: Path, tmp_path: Path) -> None:
+    code, _, said = run("fit", table, "-k", 1, "-o", tmp_path / "m.psp", "--columns", "depth", "--columns", "heat,4")
+    assert code == 0, said
+    assert OnlinePCA.load(tmp_path / "m.psp").feature_names_in_.tolist() == ["depth", "heat", "noise"]
+
+
+def test_a_line_that_was_held_back_is_told(tmp_path: Path) -> None:
+    for i, part in enumerate((clean()[:30], clean()[30:])):
+        put(tmp_path / f"{i}.csv", "\n".join(lines(part)))
+    for sources, rows in ((["0.csv"], 29), (["0.csv", "1.csv"], 58)):
+        output = tmp_path / f"{rows}.psp"
+        code, _, said = run("fit", *(tmp_path / name for name in sources), "-k", 1, "-o", output, "--growing")
+        assert code == 0, said
+        assert OnlinePCA.load(output).n_samples_seen_ == rows
+        assert said.count("has no line end and was held back") == len(sources), said
+    code, _, said = run("transform", output, tmp_path / "0.csv", "-o", "-", "--growing")
+    assert said.count("has no line end and was held back") == 1, said
+
+
+def test_a_missing_value_has_ways_on_that_work(tmp_path: Path) -> None:
+    text = lines(clean())
+    text[8] = "-," + text[8].partition(",")[2]
+    source, model = put(tmp_path / "x.csv", text), tmp_path / "m.psp"
+    code, _, said = run("fit", source, "-k", 2, "-o", model)
+    assert (code, model.exists()) == (1, False)
+    assert "(--na-values '-' if it stands for a missing value); --on-bad-row skip leaves such rows out." in said
+    code, _, said = run("fit", source, "-k", 2, "-o", model, "--na-values", "-")
+    assert "--on-bad-row skip leaves such rows out, --missing impute learns their other values." in said
+    for ways, rows in ((["--on-bad-row", "skip"], 59), (["--missing", "impute"], 60)):
+        code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "--na-values", "-", *ways)
+        assert code == 0, said
+        assert OnlinePCA.load(model).n_samples_seen_ == rows
+
+
+def test_a_number_that_may_stand_for_nothing_is_told_once(tmp_path: Path) -> None:
+    holed = clean()
+    holed[[4, 50], 2] = -999.0
+    source, model = put(tmp_path / "x.csv", lines(holed)), tmp_path / "m.psp"
+    code, _, said = run("fit", source, "-k", 2, "-o", model, "--block", 9, "-q")
+    assert code == 0
+    assert said.count("-999 in column 2 ('heat') is far from its other values") == 1, said
+    code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "-q", "--na-values", "-999", "--on-bad-row", "skip")
+    assert code == 0, said
+    assert "far from" not in said
+    assert OnlinePCA.load(model).n_samples_seen_ == 58
+    _, _, said = run("fit", put(tmp_path / "y.csv", lines(clean())), "-k", 2, "-o", tmp_path / "n.psp", "-q")
+    assert said == "", f"nothing stands for a missing value here: {said}"
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet", "jsonl", "npz"])
+def test_numbers_that_stand_for_nothing_hold_for_every_format(tmp_path: Path, ending: str) -> None:
+    import pandas as pd
+    from scipy.sparse import csr_array, save_npz
+
+    holed = clean().astype(np.float32)
+    holed[7, 3] = -999.25
+    source, frame = tmp_path / f"x.{ending}", pd.DataFrame(holed, columns=NAMES)
+    {
+        "npy": lambda: np.save(source, holed),
+        "parquet": lambda: frame.to_parquet(source),
+        "jsonl": lambda: frame.to_json(source, orient="records", lines=True),
+        "npz": lambda: save_npz(source, csr_array(holed)),
+    }[ending]()
+    code, _, said = run("fit", source, "-k", 2, "-o", tmp_path / "m.psp", "--na-values", "-999.25")
+    assert code == 1
+    assert "row 8" in said, said
+    assert "an empty or NaN value in column 3" in said, said
+
+
+def test_a_model_is_not_merged_with_itself(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.psp"
+    assert run("fit", table, "-k", 2, "-o", model, "-q")[0] == 0
+    assert run("merge", model, model, "-o", tmp_path / "n.psp")[2] == f"psp: {model} is given twice; its rows would count twice.\n"
+    assert not (tmp_path / "n.psp").exists()
+
+
+def test_bad_rows_are_counted_where_scores_go_to_standard_output(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.psp"
+    assert run("fit", table, "-k", 2, "-o", model, "-q")[0] == 0
+    text = lines(clean())
+    text[3] = "broken" + text[3]
+    code, out, said = run("transform", model, put(tmp_path / "y.csv", text), "-o", "-", "--on-bad-row", "skip")
+    assert (code, len(out.splitlines())) == (0, 61)
+    assert out.splitlines()[3] == ","
+    assert "psp: 1 row of 60 is bad, and empty in the output" in said
+
+
+def test_records_and_objects_have_a_sentence(tmp_path: Path) -> None:
+    np.save(tmp_path / "r.npy", np.rec.fromarrays(clean().T, names=NAMES))
+    np.save(tmp_path / "o.npy", clean().astype(object))
+    for name, sentence in (
+        ("r", "holds records (depth, speed, heat, load, noise), not a table"),
+        ("o", "holds Python objects, not numbers"),
+    ):
+        code, _, said = run("fit", tmp_path / f"{name}.npy", "-k", 2, "-o", tmp_path / "m.psp")
+        assert (code, (tmp_path / "m.psp").exists()) == (1, False)
+        assert sentence in said
+
+
+def test_genes_and_barcodes_of_a_cell_ranger_folder(tmp_path: Path) -> None:
+    """Also as it lies in archives of studies, with a prefix; where the tables beside it do not fit, rows are samples."""
+    from scipy.io import mmwrite
+    from scipy.sparse import random as random_matrix
+
+    counts = random_matrix(7, 12, 0.5, random_state=3)
+    mmwrite(tmp_path / "GSM1_matrix.mtx", counts)
+    put(tmp_path / "GSM1_genes.tsv", [f"ENS{i}\tgene{i % 6}" for i in range(7)])
+    put(tmp_path / "GSM1_barcodes.tsv", [f"AC{i}-1" for i in range(12)])
+    model, scores = tmp_path / "m.psp", tmp_path / "s.csv"
+    code, _, said = run("fit", tmp_path / "GSM1_matrix.mtx", "-k", 2, "-o", model)
+    assert code == 0, said
+    fitted = OnlinePCA.load(model)
+    assert fitted.feature_names_in_.tolist() == [*(f"gene{i}" for i in range(6)), "gene0-1"]
+    np.testing.assert_allclose(fitted.mean_, counts.toarray().mean(axis=1), atol=1e-12)
+    code, _, said = run("transform", model, tmp_path / "GSM1_matrix.mtx", "-o", scores, "--ids", "barcodes")
+    assert code == 0, said
+    assert scores.read_text().splitlines()[1].startswith("AC0-1,")
+    put(tmp_path / "GSM1_barcodes.tsv", ["AC0-1"])
+    assert run("fit", tmp_path / "GSM1_matrix.mtx", "-k", 2, "-o", tmp_path / "n.psp")[0] == 0
+    assert OnlinePCA.load(tmp_path / "n.psp").n_samples_seen_ == 7
