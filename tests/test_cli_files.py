@@ -93,12 +93,13 @@ def test_numbers_that_stand_for_nothing_hold_for_every_format(tmp_path: Path, en
     holed = clean().astype(np.float32)
     holed[7, 3] = -999.25
     source, frame = tmp_path / f"x.{ending}", pd.DataFrame(holed, columns=NAMES)
-    {
+    writers: dict[str, Any] = {
         "npy": lambda: np.save(source, holed),
         "parquet": lambda: frame.to_parquet(source),
         "jsonl": lambda: frame.to_json(source, orient="records", lines=True),
         "npz": lambda: save_npz(source, csr_array(holed)),
-    }[ending]()
+    }
+    writers[ending]()
     code, _, said = run("fit", source, "-k", 2, "-o", tmp_path / "m.psp", "--na-values", "-999.25")
     assert code == 1
     assert "row 8" in said, said
@@ -124,7 +125,7 @@ def test_bad_rows_are_counted_where_scores_go_to_standard_output(table: Path, tm
 
 
 def test_records_and_objects_have_a_sentence(tmp_path: Path) -> None:
-    np.save(tmp_path / "r.npy", np.rec.fromarrays(clean().T, names=NAMES))
+    np.save(tmp_path / "r.npy", np.zeros(9, dtype=[(name, float) for name in NAMES]))
     np.save(tmp_path / "o.npy", clean().astype(object))
     for name, sentence in (
         ("r", "holds records (depth, speed, heat, load, noise), not a table"),
