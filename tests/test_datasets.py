@@ -171,7 +171,7 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
         "unknown format": (tmp_path / "data.doc", r"is of no known kind, by name or first bytes"),
         "npy cut": (tmp_path / "cut.npy", r"cut\.npy is not a whole \.npy file"),
         "npz not": (tmp_path / "not.npz", r"not\.npz is not a whole \.npz file"),
-        "mat not": (tmp_path / "not.mat", r"cannot be read as a MATLAB file"),
+        "mat not": (tmp_path / "not.mat", r"not\.mat is text, and its name says otherwise"),
         "mat without fea": (
             tmp_path / "labels.mat",
             r"no variable 'fea', 'X' or 'data': it holds gnd \(3×1\), names \(2×2\); name the one",
