@@ -247,6 +247,19 @@ def test_trials_are_paired_by_their_seed() -> None:
     assert sign_test({0: 1.0}, {1: 2.0}).p == 1.0, "nothing is paired"
 
 
+def test_close_in_most_panels_only_is_in_part_and_few_trials_tell_nothing() -> None:
+    """One panel of three in which CCIPCA is far behind."""
+    far = {**LATE, "CCIPCA": 0.19}
+
+    def panels(trials: Sequence[int]) -> list[Row]:
+        third = [replace(found, data="three") for found in learning_rows(EARLY, far, trials) if found.data == "one"]
+        return [*learning_rows(EARLY, LATE, trials), *third]
+
+    assert verdicts.ccipca_close_behind(panels(TRIALS)).outcome == verdicts.PARTLY
+    assert verdicts.ccipca_close_behind(panels((0, 1))).outcome == verdicts.OPEN, "two trials decide neither what is near nor what is far"
+    assert verdicts.ccipca_close_behind(learning_rows(EARLY, far)).outcome == verdicts.FAILS
+
+
 def test_panels_that_disagree_are_counted() -> None:
     mixed = [*learning_rows(EARLY, LATE), *(replace(found, data="three", value=0.5) for found in learning_rows(EARLY, LATE))]
     found = verdicts.forgetful_fsm_ends_best(mixed)
@@ -296,6 +309,7 @@ def test_what_was_widened_is_said() -> None:
     table = verdicts.to_table(verdicts.judge(paper()))
     assert any("pooled once" in line[-1] for line in table.lines)
     assert any("last doubling" in line[-1] for line in table.lines)
+    assert any("softer since" in line[-1] for line in table.lines)
 
 
 def test_intervals_hold_the_median_and_shrink_with_trials() -> None:

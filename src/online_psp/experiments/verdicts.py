@@ -188,24 +188,33 @@ def forgetful_fsm_ends_best(rows: Sequence[Row]) -> Verdict:
     return Verdict(statement, *_ordered(tests), rule) if tests else Verdict(statement, OPEN, _NOT_RUN, rule)
 
 
+_SOFTENED = (
+    "The rule once said “does not hold” where a single panel was not close, also of trials too few for a test; changed after rows of two "
+    "trials had shown that, and softer since: one panel that is not close no longer decides alone."
+)
+
+
 def ccipca_close_behind(rows: Sequence[Row]) -> Verdict:
     """Who comes next."""
     statement = f"on real data CCIPCA is close behind {_QUICK_FORGETTER}"
-    rule = f"final Err_batch above it {_SIGN_RULE}; and within a factor of {_BEHIND:g} of it by the medians, or else it does not hold"
+    rule = (
+        f"final Err_batch above it {_SIGN_RULE}; and within a factor of {_BEHIND:g} of it by the medians: where that is so in most panels "
+        "only, it holds in part at most, and in half of them or fewer it does not hold"
+    )
     panels = _panel_trials(rows)
     tests = {where: sign_test(trials[_QUICK_FORGETTER], trials[CCIPCA.label]) for where, trials in panels.items()}
     if not tests:
-        return Verdict(statement, OPEN, _NOT_RUN, rule)
+        return Verdict(statement, OPEN, _NOT_RUN, rule, _SOFTENED)
     ratios = {
         where: median(trials[CCIPCA.label].values()) / max(median(trials[_QUICK_FORGETTER].values()), _TINY)
         for where, trials in panels.items()
     }
     close = sum(1 / _BEHIND <= ratio <= _BEHIND for ratio in ratios.values())
     outcome, evidence = _ordered(tests)
-    if close < len(ratios):
-        outcome = PARTLY if outcome in (HOLDS, PARTLY) and 2 * close > len(ratios) else FAILS
+    if outcome != OPEN and close < len(ratios):
+        outcome = (PARTLY if outcome == HOLDS else outcome) if 2 * close > len(ratios) else FAILS
     span = f"CCIPCA/{_QUICK_FORGETTER} from {min(ratios.values()):.2f} to {max(ratios.values()):.2f}, close in {close} of {len(ratios)}"
-    return Verdict(statement, outcome, f"{span}; behind: {evidence}", rule)
+    return Verdict(statement, outcome, f"{span}; behind: {evidence}", rule, _SOFTENED)
 
 
 def slow_forgetters_worst(rows: Sequence[Row]) -> Verdict:
