@@ -356,6 +356,11 @@ def iris_data(folder: Path, X: Floats) -> Any:
     return put(folder / "iris.data", [*(f"{line},Iris-setosa" for line in lines(X, names=None)), "", ""])
 
 
+@case(names=["PAR1", "PAR2", *NAMES[2:]])
+def names_that_look_like_parquet(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", lines(X, names=["PAR1", "PAR2", *NAMES[2:]]))
+
+
 # Compressed, packed, in pieces
 
 
@@ -606,9 +611,9 @@ def commas_that_may_be_either(folder: Path, X: Floats) -> Any:
     return put(folder / "x.tsv", ["\t".join(NAMES), *("\t".join(f"{1000 + abs(int(value)):,}" for value in row) for row in X.tolist())])
 
 
-@case(r"x\.csv: '1\.100' may be 1100 or 1\.100; say which: --thousands \. or --decimal \.")
+@case(r"x\.csv: '1\.00\d' may be 100\d or 1\.00\d; say which: --thousands \. or --decimal \.")
 def points_that_may_be_either(folder: Path, X: Floats) -> Any:
-    rows = [";".join(f"{1000 + abs(int(value)):,}".replace(",", ".") for value in row[:4]) + ";7" for row in X.tolist()]
+    rows = [";".join(f"{899 + abs(int(value)):,}".replace(",", ".") for value in row) for row in X.tolist()]
     return put(folder / "x.csv", [";".join(NAMES), *rows])
 
 

@@ -149,3 +149,26 @@ def test_any_table_in_any_dialect(tmp_path: Path, seed: int) -> None:
     source = open_source(path)
     assert source.feature_names == names, source.notes
     np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(int(rng.choice([1, 19, 400])))]), X)
+
+
+def test_numbers_that_can_be_read_in_two_ways_are_told(tmp_path: Path) -> None:
+    """Three decimals between semicolons are decimals, with a warning; thousands where the option says so."""
+    path = tmp_path / "x.csv"
+    path.write_text("n;heat\n1;21.500\n2;22.125\n3;19.875\n")
+    source = open_source(path)
+    assert next(source.blocks()).rows[:, 1].tolist() == [21.5, 22.125, 19.875]
+    assert any("'21.500' may be 21500 or 21.500, and was read as the second" in said for said in source.warnings), source.warnings
+    assert next(open_source(path, thousands=".").blocks()).rows[:, 1].tolist() == [21500, 22125, 19875]
+    assert open_source(path, decimal=".").warnings == []
+
+
+@pytest.mark.parametrize(("sign", "decimal"), [(",", "."), (".", ","), (" ", ","), ("'", "."), ("\u202f", ",")])
+def test_thousands_by_every_sign(tmp_path: Path, sign: str, decimal: str) -> None:
+    X = np.round(clean() * 1e5, 2)
+    cells = [[f"{value:,.2f}".translate({44: sign, 46: decimal}) for value in row] for row in X.tolist()]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["\t".join("abcde"), *map("\t".join, cells)]) + "\n")
+    told: dict[str, Any] = {"thousands": sign, "decimal": decimal}
+    for options in ({}, told):
+        source = open_source(path, **options)
+        np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(7)]), X, err_msg=f"{options}: {source.notes}")

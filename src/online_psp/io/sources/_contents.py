@@ -26,11 +26,9 @@ def ending_by_content(place: Place) -> str | None:
         raise UnknownSourceError(f"{place.name} is a workbook of Excel 97 to 2003: save it as .xlsx or .csv.")
     if head.startswith(b"PK\x03\x04"):
         return _archive(place)
-    known = next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), None)
-    if known is not None or looks_like_idx(head):
-        return known or ".idx"
-    if not _is_text(head):
-        return None
+    known = ".idx" if looks_like_idx(head) else next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), None)
+    if known == ".mtx" or not _is_text(head):  # names of columns may begin with PAR1
+        return known
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     return ".json" if begins[:1] in (b"{", b"[") else ".txt"
 

@@ -112,7 +112,7 @@ def _counts(cells: Cells, rows: Sequence[Cells], unnamed: bool, notes: list[str]
     """2019, 2020, 2021 or 400.5, 401.0, 401.5 as names: numbers in order, above rows that are not."""
     if unnamed and cells and cells[0] == "":
         cells, rows = cells[1:], [row[1:] for row in rows]
-    years = len(cells) > 1 and all(map(_YEAR.fullmatch, cells))
+    years = len(cells) == 2 and all(map(_YEAR.fullmatch, cells)) and abs(int(cells[0]) - int(cells[1])) == 1
     if not rows or (len(cells) < 3 and not unnamed and not years):
         return False
     if not (_names_by_year(cells, rows, unnamed) or _names_by_scale(cells, rows)):

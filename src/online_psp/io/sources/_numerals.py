@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -79,8 +80,10 @@ def is_decimal_comma(cell: str) -> bool:
     return bool(_ONE_COMMA.fullmatch(cell))
 
 
-def signs_of(cells: Sequence[str], delimiter: str, decimal: str | None, thousands: str | None, name: str, warnings: list[str]) -> Signs:
-    """The signs by which most of the first cells are numbers.
+def signs_of(
+    rows: Sequence[list[str]], delimiter: str, decimal: str | None, thousands: str | None, name: str, warnings: list[str]
+) -> Signs:
+    """The signs by which most cells of the first rows are numbers.
 
     Parameters
     ----------
@@ -93,14 +96,23 @@ def signs_of(cells: Sequence[str], delimiter: str, decimal: str | None, thousand
     """
     if thousands is not None:
         return Signs(decimal or ("," if thousands == "." else "."), thousands)
+    cells = [cell for row in rows for cell in row]
     found = _most_read(cells, [Signs(sign) for sign in ".," if decimal in (None, sign)])
     if decimal is None and found.thousands is None and _either(cells, found.decimal, delimiter):
         example = next(cell for cell in cells if _EITHER[found.decimal].fullmatch(cell))
         two = f"{example!r} may be {re.sub(r'[^0-9-]', '', example)} or {example.replace(',', '.')}"
-        if found.decimal == "," or any(_SHORT.fullmatch(cell) for cell in cells):
+        if found.decimal == "," or _short_and_long(rows):
             raise UnknownSourceError(f"{name}: {two}; say which: --thousands {found.decimal} or --decimal {found.decimal}")
         warnings.append(f"{two}, and was read as the second (--thousands {found.decimal} for the first)")
     return found
+
+
+def _short_and_long(rows: Sequence[list[str]]) -> bool:
+    """Whether a column has both 987 and 1.234, as numbers around a thousand would be written, and those with three decimals never are."""
+    for column in itertools.zip_longest(*rows, fillvalue=""):
+        if any(map(_SHORT.fullmatch, column)) and any(map(_EITHER["."].fullmatch, column)):
+            return True
+    return False
 
 
 def _most_read(cells: Sequence[str], plain: list[Signs]) -> Signs:

@@ -160,7 +160,7 @@ def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: st
     if decimal == delimiter == "," and options.delimiter is not None:
         raise UnknownSourceError("The delimiter and the decimal sign are both a comma.")
     between = delimiter if any(len(cells) > 1 for cells in rows) else ""
-    return signs_of([cell for cells in rows for cell in cells], between, decimal, thousands, name, warnings)
+    return signs_of(rows, between, decimal, thousands, name, warnings)
 
 
 def placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
