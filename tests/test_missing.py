@@ -19,7 +19,7 @@ from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from typer.testing import CliRunner
 
-from online_psp import OnlinePCA
+from online_psp import FSM, OnlinePCA
 from online_psp.cli.main import app
 from online_psp.datasets import load
 from online_psp.engine.types import Floats
@@ -477,3 +477,24 @@ def test_a_stretch_of_dependent_features_does_not_make_the_model_trust_itself() 
     error = subspace_error(model.components_.T, truth.components_.T)
     assert error < 0.2, f"error {error:.2f}"
     assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.2), "variances grow where the model trusts itself"
+
+
+def test_what_is_masked_is_missing_and_not_the_value_under_the_mask() -> None:
+    X = rows_of(300, 30, 3)
+    H = with_holes(X, 0.2)
+    masked = np.ma.masked_array(np.where(np.isnan(H), 1e6, X), mask=np.isnan(H))
+    assert same(OnlinePCA(3, missing="impute").fit(masked), OnlinePCA(3, missing="impute").fit(H))
+    one = OnlinePCA(3, missing="impute")
+    for row in masked[:50]:
+        one.fit_next(row)
+    assert same(one, OnlinePCA(3, missing="impute").fit(H[:50]))
+    for call in (OnlinePCA(3).fit, FSM(3).fit_block):
+        with pytest.raises(ValueError, match=r"(?i)nan"):
+            call(masked)
+
+
+def test_pandas_na_in_columns_of_objects() -> None:
+    H = with_holes(rows_of(300, 12, 2), 0.2)
+    frame = pd.DataFrame(H).astype("Float64").astype(object)
+    assert same(OnlinePCA(2, missing="impute").fit(frame), OnlinePCA(2, missing="impute").fit(pd.DataFrame(H)))
+    assert not OnlinePCA(2, missing="impute").fit(frame).impute(frame).isna().any().any()

@@ -158,6 +158,29 @@ def test_one_huge_row_and_rows_that_are_all_alike() -> None:
     assert (constant.sample_influence(np.ones((3, 10))) == 1.0).all()
 
 
+@pytest.mark.parametrize("D", [200, 30])
+@pytest.mark.parametrize("kind", ["two of three", "first"])
+def test_rows_that_are_all_alike_do_not_make_the_others_gross(D: int, kind: str) -> None:
+    """A sensor that is idle most of the time, or at first: what it measures afterwards is no outlier."""
+    X = spiked_covariance(1500, D, 3, 0.01, seed=3).X
+    idle = np.arange(1500) % 3 > 0 if kind == "two of three" else np.arange(1500) < 1000
+    X[idle] = 0.5
+    truth = PCA(3).fit(X)
+    model = OnlinePCA(3, robust=True).fit(X)
+    assert subspace_error(model.components_.T, truth.components_.T) < 0.05
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.06)
+
+
+@pytest.mark.parametrize("D", [200, 30])
+def test_rows_with_nothing_first_can_be_saved_and_continued(D: int, tmp_path: Path) -> None:
+    X = spiked_covariance(600, D, 3, 0.01, seed=3).X
+    model = OnlinePCA(3, robust=True, missing="impute").partial_fit(np.full((700, D), np.nan))
+    model.partial_fit(X[:5]).save(tmp_path / "m.psp")
+    loaded = OnlinePCA.load(tmp_path / "m.psp").partial_fit(X[5:])
+    assert np.array_equal(loaded.components_, model.partial_fit(X[5:]).components_)
+    assert np.allclose(loaded.explained_variance_, PCA(3).fit(X).explained_variance_, rtol=0.05)
+
+
 def test_weights_fall_as_the_inverse_square() -> None:
     guard = Guard(0.0, 1.0)
     edge = np.exp(guard.limit)

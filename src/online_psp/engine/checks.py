@@ -25,10 +25,18 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
     return count
 
 
+def unmasked(values: Any) -> Any:
+    """A masked array with NaN where it is masked; anything else as it is. (NumPy drops the mask, and the values under it count.)"""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        kind = values.dtype if values.dtype.kind == "f" else np.float64
+        return np.where(np.ma.getmaskarray(values), np.nan, values.data).astype(kind)
+    return values
+
+
 def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
     """An array of real numbers, or a TypeError that says what came instead."""
     try:
-        array = np.asarray(values)
+        array = np.asarray(unmasked(values))
     except ValueError as error:  # ragged rows
         raise ValueError(f"{name} must be a rectangular array of numbers; its rows have different lengths.") from error
     if array.dtype.kind not in "fiub":

@@ -190,7 +190,7 @@ class Careful:
         if self.core is None or self.guard is None:
             scale = _middle_deviations(rows, observed) if self.settings.standardize else 1.0
             found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
-            self.guard = found.guard if observed.any() else None
+            self.guard = found.guard
             return found.weights
         distances = self._distances(rows, observed)
         some = observed.any(axis=1)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn import get_config
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from online_psp.engine.checks import sum_of_squares
+from online_psp.engine.checks import sum_of_squares, unmasked
 from online_psp.engine.libraries import namespace_of, to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CHECK_BYTES
@@ -37,11 +37,19 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
     kinds = [np.float64, np.float32] if dtype is None else [np.dtype(dtype)]
     xp = foreign_namespace(X)
     if xp is None:
-        X = to_host(X) if hasattr(X, "detach") else X  # a tensor keeps its precision
+        X = to_host(X) if hasattr(X, "detach") else _plain(X)  # a tensor keeps its precision
         rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=kinds, order="C", ensure_all_finite=False)
         return SparseRows(csr_array(rows)) if issparse(rows) else DenseRows(rows)
     names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
     return ArrayRows(validate_data(estimator, X, reset=reset, dtype=names, ensure_all_finite=False))
+
+
+def _plain(X: Any) -> Any:
+    """X with NaN for what is masked, and for pandas' NA in columns of objects."""
+    pandas = type(X).__module__.partition(".")[0] == "pandas"
+    if pandas and any(getattr(kind, "kind", "") == "O" for kind in np.atleast_1d(getattr(X, "dtypes", []))):
+        return X.mask(X.isna(), np.nan)
+    return unmasked(X)
 
 
 def rows_dtype(rows: AnyRows) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from sklearn.utils.validation import check_is_fitted
 
+from online_psp.engine.checks import unmasked
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
@@ -244,6 +245,7 @@ class OnlinePCA(Usable):
         y : (n_components,)
             Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``24 K'`` samples).
         """
+        x = unmasked(x)
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
             row = np.asarray(x)

@@ -210,7 +210,8 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         if len(careful.ritz.B) > state.rank or (np.diag(careful.ritz.M) < 0).any() or careful.ritz.drift < 0:
             raise ModelFileError("it has negative variances, or more directions than it should")
     begun = careful.ritz is None and (not settings.robust or careful.guard is not None)
-    if (careful.pairs is not None) != (parts.few and begun) or (careful.guard is not None and not settings.robust):
+    wrong = not parts.few if careful.pairs is not None else parts.few and begun
+    if wrong or (careful.guard is not None and not settings.robust):
         raise ModelFileError("it has sums of pairs where it should have none, or none where it should have some")
     if careful.guard is not None and (careful.guard.width <= 0 or min(careful.guard[2:]) < 0):
         raise ModelFileError("its limit for gross rows is impossible")

@@ -27,8 +27,10 @@ from online_psp.pca.holes import Mask
 WIDTHS = 3.0
 """From the middle up to the limit."""
 _SIGMA = 1.4826  # standard deviations of a Gaussian in its median deviation
+_ALIKE = 1e-9  # difference of log δ² up to which rows are alike
 _NARROWEST = 0.05  # width of log δ² at least
 _MOST_MOVED = 1.0  # of the middle, by a block
+_ROUNDING = 1e-12  # of the largest value: rows that differ by less do not vary
 _ROUNDS = 3  # of PCA of those of the first rows that are within the limit
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -73,10 +75,17 @@ class Guard(NamedTuple):
 
 
 def spread_of(distances: Floats) -> tuple[float, float]:
-    """Middle and width of the logarithms of δ²."""
+    """Middle and width of the logarithms of δ².
+
+    Where most rows are all alike, as those of a sensor that is idle, they say nothing of how rows vary: the others do.
+    """
     logs = np.log(np.maximum(distances, _TINY))
-    middle = float(np.median(logs))
-    return middle, max(_SIGMA * float(np.median(np.abs(logs - middle))), _NARROWEST)
+    apart = np.abs(logs - np.median(logs))
+    varying = apart > _ALIKE
+    if 2 * int(varying.sum()) < len(logs) and varying.any():
+        logs = logs[varying]
+        apart = np.abs(logs - np.median(logs))
+    return float(np.median(logs)), max(_SIGMA * float(np.median(apart)), _NARROWEST)
 
 
 class Weighed(NamedTuple):
@@ -84,7 +93,8 @@ class Weighed(NamedTuple):
 
     weights: Floats
     """(n,), from 0 to 1"""
-    guard: Guard
+    guard: Guard | None
+    """None where rows do not vary, so that nothing can be said of others."""
 
 
 def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, center: bool) -> Weighed:
@@ -104,13 +114,15 @@ def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, cent
     """
     used = weights > 0
     if not used.any():
-        return Weighed(np.ones(len(rows)), Guard(0.0, 1.0))
+        return Weighed(np.ones(len(rows)), None)
     values = np.where(observed, rows, np.nan)[used]
     seen = observed[used].any(axis=0)
     place = np.zeros(rows.shape[1])
     if center:
         place[seen] = np.nanmedian(values[:, seen], axis=0)
     apart = np.nan_to_num(values - place)
+    if not np.abs(apart).max(initial=0.0) > _ROUNDING * np.abs(np.nan_to_num(values)).max(initial=0.0):
+        return Weighed(np.ones(len(rows)), None)
     more = rows.shape[1] / np.maximum(observed[used].sum(axis=1), 1.0)
     rank = min(rank, max(1, len(apart) // 4))
     distances = outlyingness(apart)
@@ -138,7 +150,9 @@ def outlyingness(apart: Floats) -> Floats:
     along = matmul(apart, unit.T)
     along -= np.median(along, axis=0)
     widths = _SIGMA * np.median(np.abs(along), axis=0)
-    least = 0.1 * float(np.median(lengths)) / np.sqrt(apart.shape[1])  # along some directions most rows may not vary at all
+    least = (
+        0.1 * float(np.median(lengths[lengths > 0])) / np.sqrt(apart.shape[1]) if lengths.any() else 0.0
+    )  # along some directions most rows may not vary at all
     return np.asarray((np.abs(along) / np.maximum(widths, max(least, _TINY * 1e20))).max(axis=1) ** 2)
 
 
