@@ -299,6 +299,9 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
         ({"half_life": 0}, "half_life must be positive and finite, or None; got 0"),
         ({"half_life": float("nan")}, "half_life must be positive and finite, or None; got nan"),
         ({"max_rank": 0}, "max_rank must be a whole number, 1 or more; got 0"),
+        ({"axes": np.array([1, 2])}, "axes must be 'principal' or 'stable'; got array"),
+        ({"algorithm": ["fsm"]}, r"algorithm must be one of .*; got \['fsm'\]"),
+        ({"batch_size": 0}, "batch_size must be a whole number, 1 or more, or None; got 0"),
         ({"dtype": "int8"}, "dtype must be float32, float64 or None; got 'int8'"),
     ],
 )
@@ -374,3 +377,20 @@ def test_whitening_by_deviations_that_single_precision_does_not_know_is_finite()
         found.append(model.fit_next(rng.standard_normal(60)))
     for Z in found:
         assert np.isfinite(Z).all(), f"whitened by {model.explained_variance_}: {Z}"
+
+
+@pytest.mark.parametrize("algorithm", ["fsm", "sm"])
+def test_components_are_orthonormal_after_a_row_that_the_algorithm_cannot_follow(algorithm: str) -> None:
+    X = wide(900)
+    X[600] *= 1e6
+    C = OnlinePCA(5, algorithm=algorithm).fit(X).components_
+    assert np.abs(C @ C.T - np.eye(5)).max() < 1e-8, "components are not orthonormal"
+
+
+def test_fit_next_takes_real_numbers() -> None:
+    X = wide(300)
+    model = OnlinePCA(2).fit(X)
+    for row in (X[0] + 1j, np.zeros(X.shape[1], "datetime64[s]"), np.full(X.shape[1], "1")):
+        with pytest.raises(TypeError, match="fit_next takes real numbers; got dtype"):
+            model.fit_next(row)
+    assert model.n_samples_seen_ == 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from online_psp import ALGORITHMS, FSM, OnlinePCA
 from online_psp.engine.moments import Sums
 from online_psp.engine.rows import SparseRows
 from online_psp.engine.sparse_store import SparseStore
+from online_psp.io import model_file
 from online_psp.metrics import subspace_error
 from tests.oracle import LEARNERS, NAMES
 
@@ -234,3 +236,32 @@ def test_memory_is_that_of_the_basis() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 30 * D * 8 + 3 * X.data.nbytes  # a few bases of four directions; dense rows would take 4000 × 40000
+
+
+@pytest.mark.parametrize("options", [{}, {"center": False}, {"standardize": True}, {"half_life": 300}])
+@pytest.mark.parametrize("D", [40, 300])
+def test_the_default_goes_on_bit_for_bit(tmp_path: Path, D: int, options: dict[str, Any]) -> None:
+    """From a file, a pickle or a copy, in any phase; and what is stored stays sparse."""
+    rng = np.random.default_rng(8)
+    X = sparse.csr_array(rng.standard_normal((900, D)) / np.arange(1, D + 1) * (rng.random((900, D)) < 0.2))
+    for stop in (100, 260, 470, 620):
+        model = OnlinePCA(3, **options).partial_fit(X[:50]).partial_fit(X[50:stop])
+        model.save(tmp_path / "model.psp")
+        others = [OnlinePCA.load(tmp_path / "model.psp"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
+        for each in (model, *others):
+            each.partial_fit(X[stop:800]).partial_fit(X[800:])
+        for way, other in zip(("file", "pickle", "copy"), others, strict=True):
+            for name in ("components_", "explained_variance_", "mean_", "var_"):
+                assert np.array_equal(getattr(other, name), getattr(model, name)), f"{name} from a {way} of {stop} rows differs"
+
+
+@pytest.mark.parametrize("damage", ["indices", "indptr", "shares"])
+def test_sparse_rows_of_a_forged_file_are_refused(tmp_path: Path, damage: str) -> None:
+    X = sparse.random(500, 300, 0.1, random_state=0, format="csr")
+    OnlinePCA(3).fit(X).save(tmp_path / "model.psp")
+    found = model_file.read(tmp_path / "model.psp")
+    name = next(each for each in found.arrays if each.endswith(f"sparse.{damage}"))
+    forged = {**found.arrays, name: found.arrays[name] + 1000.0}
+    model_file.write(tmp_path / "forged.psp", found._replace(arrays=forged))
+    with pytest.raises(ValueError, match="cannot be used as a model"):
+        OnlinePCA.load(tmp_path / "forged.psp")

@@ -18,6 +18,7 @@ from online_psp.engine.blas import matmul
 from online_psp.engine.checks import as_real, check_count, checked_step, checked_steps, finite_gram, not_finite, sum_of_squares
 from online_psp.engine.frames import forward_substitute
 from online_psp.engine.libraries import Library
+from online_psp.engine.moments import Sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, as_rows
 from online_psp.engine.sizes import GRAM_AHEAD, FixedCost
 from online_psp.engine.types import Array, Floats, Rate
@@ -345,6 +346,11 @@ class StreamingAlgorithm(ABC):
         """What the model was made with, but for the start."""
         names = ("K", "D", "block_size", "dtype", *self.option_names, *self.rate_names)
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def running_sum(self) -> Sums | None:
+        """The sum that sparse rows are centred by, where it belongs to the state; rows that follow are to go on with it."""
+        return None
 
     def state(self) -> State:
         """Everything learned, in arrays of its own; the model is left as it is, its open block open."""

@@ -43,12 +43,14 @@ from scipy.linalg import qr
 
 from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms._ritz import Model, advance, principal
+from online_psp.algorithms._sparse_state import SparseRunning, check, described, rows_again, running_sum
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, sum_of_squares
-from online_psp.engine.moments import following, weights_left
+from online_psp.engine.moments import Sums, following, weights_left
 from online_psp.engine.row_products import centred, joined
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import FixedCost
+from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.types import Array, Floats, Rate
 
 BLOCK = 5
@@ -104,14 +106,16 @@ def _stacked(B: Floats, variances: Floats, rows: Floats, shares: Floats) -> tupl
 
 
 class BlockRunning(NamedTuple):
-    """What the class keeps: the model, and the rows of the block that is not full yet, centred where they were."""
+    """What the class keeps: the model, and the rows of the block that is not full yet, centred where they were, or sparse."""
 
     B: Annotated[Array, "k", "D"]
+    """Where there is a store for sparse rows, its V, transposed."""
     M: Annotated[Floats, "k", "k"]
     drift: float
     rows: Annotated[Array, "n", "D"]
     shares: Annotated[Floats, "n"]
     total: float | None = None
+    sparse: SparseRunning | None = None
 
 
 class BlockPCA(StreamingAlgorithm):
@@ -377,20 +381,39 @@ class BlockPCA(StreamingAlgorithm):
 
     # State
 
+    @property
+    def running_sum(self) -> Sums | None:
+        held, B = self._pending, self._model.B
+        if held:
+            return held[0].sums if isinstance(held[0], SparseRows) else None
+        return B.sums if isinstance(B, SparseStore) and not self._n else None
+
     def _running_state(self) -> BlockRunning:
-        rows = np.zeros((0, self._features()), self.dtype)
-        if self._n:
-            held = self._held()
-            rows = np.array(centred(held, self.dtype))
-        return BlockRunning(
-            np.array(self._model.basis()), self._model.M.copy(), self._model.drift, rows, self._shares[: self._n].copy(), self._model.total
-        )
+        B, M, drift, total = self._model
+        rows, shares = self._held() if self._n else None, self._shares[: self._n]
+        store = B if isinstance(B, SparseStore) else None
+        none = np.zeros((0, self._features()), self.dtype)
+        if isinstance(rows, SparseRows) or (rows is None and store is not None):
+            sparse = described(rows, shares, store, self.dtype)
+            basis = np.array(self._model.basis()) if store is None or sparse.store is None else np.array(store.V.T, order="C")
+            return BlockRunning(basis, M.copy(), drift, none, np.zeros(0), total, sparse)
+        dense = none if rows is None else np.array(centred(rows, self.dtype))
+        return BlockRunning(np.array(self._model.basis()), M.copy(), drift, dense, shares.copy(), total)
 
     def _restore(self, running: BlockRunning) -> None:
-        self._model = Model(np.array(running.B), np.array(running.M), running.drift, running.total)
-        for start in range(0, len(running.rows), self._full):  # all of them at once, unless a block has become shorter since
-            part = slice(start, start + self._full)
-            self._gather(DenseRows(running.rows[part]), running.shares[part])
+        B: Array | SparseStore = np.array(running.B)
+        held: list[tuple[AnyRows, Floats]] = [(DenseRows(running.rows), running.shares)] if len(running.rows) else []
+        if running.sparse is not None:
+            sums = running_sum(running.sparse)
+            if running.sparse.store is not None:
+                B = SparseStore.from_state(running.B.T, sums, running.sparse.store)
+            rows = rows_again(running.sparse, sums, self._features())
+            held = [] if rows is None else [(rows, running.sparse.shares)]
+        self._model = Model(B, np.array(running.M), running.drift, running.total)
+        for again, shares in held:
+            for start in range(0, len(again), self._full):  # all of them at once, unless a block has become shorter since
+                part = slice(start, start + self._full)
+                self._gather(again[part], shares[part])
 
     @classmethod
     def checked(cls, running: BlockRunning) -> BlockRunning:
@@ -398,4 +421,6 @@ class BlockPCA(StreamingAlgorithm):
             raise ValueError("its open rows do not have a share each")
         if not (np.diag(running.M) >= 0).all() or running.drift < 0 or (running.total or 0.0) < 0:
             raise ValueError("it has negative variances")
+        if running.sparse is not None:
+            check(running.sparse, running.B.shape[1])
         return running

@@ -15,7 +15,7 @@ are below its own rounding.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -207,6 +207,15 @@ class Sums:
         self.total *= left
 
 
+class MeanParts(NamedTuple):
+    """A mean as `Moments` keeps it: as a sum of two while rows are dense, as a running sum while they are sparse."""
+
+    origin: Annotated[Floats, "D"] | None = None
+    moved: Annotated[Floats, "D"] | None = None
+    sum: Annotated[Floats, "D"] | None = None
+    weight: float | None = None
+
+
 class Moments:
     """Count, weight, mean and variances of the rows seen so far. It alone moves the mean.
 
@@ -237,9 +246,19 @@ class Moments:
     def mean(self, mean: Floats) -> None:
         self.origin, self.moved, self._sums = mean, np.zeros_like(mean), None
 
-    def apart(self) -> tuple[Floats | None, Floats | None]:
-        """The two parts of the mean, in arrays of their own, where it is kept so."""
-        return (None, None) if self._sums is not None else (self.origin.copy(), self.moved.copy())
+    def parts(self) -> MeanParts:
+        """The mean as it is kept, in arrays of its own."""
+        if self._sums is None:
+            return MeanParts(self.origin.copy(), self.moved.copy())
+        return MeanParts(None, None, self._sums.vector.copy(), self._sums.total)
+
+    def take_parts(self, parts: MeanParts) -> None:
+        """Keep the mean as it was."""
+        if parts.sum is not None:
+            self._sums = Sums(np.zeros(0), 0.0)
+            self._sums.vector, self._sums.total = parts.sum.copy(), parts.weight or 0.0
+        elif parts.origin is not None and parts.moved is not None:
+            self.origin, self.moved, self._sums = parts.origin.copy(), parts.moved.copy(), None
 
     @property
     def total_variance(self) -> float:

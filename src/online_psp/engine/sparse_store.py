@@ -13,7 +13,7 @@ X̃ comes from products with X, which cost its non-zero entries, and from rank-o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +119,17 @@ def compress(rows: SparseRows, V: Array, heads: NDArray[np.int64]) -> Compressed
     return Compressed(rows, Centring.of(rows), XV, G, XS)
 
 
+class StoreState(NamedTuple):
+    """What a `SparseStore` is besides V and the running sum, in its letters."""
+
+    s: float
+    square: float
+    entries: int
+    q: Annotated[Floats, "k"]
+    BS: Annotated[Floats, "k"]
+    A: Annotated[Floats, "k", "k"] | None
+
+
 class SparseStore:
     """``B = s A Vᵀ + q Sᵀ``: a block of sparse rows changes V only in the features that occur in it.
 
@@ -147,6 +158,19 @@ class SparseStore:
         new = object.__new__(SparseStore)
         new.__dict__.update(self.__dict__)
         new.V, new.sums, new._heads = self.V.copy(), sums, self._heads.copy()
+        return new
+
+    def state(self) -> StoreState:
+        """All but V and the running sum, in arrays of its own."""
+        A = None if self.A is None else np.array(self.A)
+        return StoreState(self.s, self.square, self._entries, self.q.copy(), self.BS.copy(), A)
+
+    @classmethod
+    def from_state(cls, V: Array, sums: Sums | None, state: StoreState) -> SparseStore:
+        """The store again, of V (D, K) and the running sum."""
+        new = cls(V.T, sums)
+        new.s, new.square, new._entries = state.s, state.square, state.entries
+        new.q, new.BS, new.A = state.q.copy(), state.BS.copy(), None if state.A is None else np.array(state.A)
         return new
 
     @property

@@ -258,6 +258,8 @@ class OnlinePCA(Usable):
         if type(x) is np.ndarray and x.dtype is stream.dtype and x.flags.carray:
             row = x
         else:
+            if np.asarray(x).dtype.kind not in "fiubO":
+                raise TypeError(f"fit_next takes real numbers; got dtype {np.asarray(x).dtype}.")
             row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays, and not once more for others
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")

@@ -157,8 +157,9 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("its unit is not a power of two")
     if state.scatter is not None and min(state.scatter.largest or 0.0, state.scatter.left or 0.0) < 0:
         raise ModelFileError("it has negative variances")
-    if (moments.origin is None) != (moments.moved is None):
-        raise ModelFileError("its mean is one of two parts")
+    parts = moments.parts
+    if parts is not None and ((parts.origin is None) != (parts.moved is None) or (parts.weight or 0.0) < 0):
+        raise ModelFileError("its mean lacks a part, or has a negative weight")
     _check_sizes(state, stream)
     for part in (state.kept, state.scatter):
         if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
@@ -175,7 +176,8 @@ def _check_sizes(state: StreamState, stream: Stream) -> None:
     """Refuse numbers that no rows lead to, since `pca.checks` refuses such rows: what is computed from them would overflow."""
     largest = 10.0 * largest_for(stream.dtype)
     moments, scatter = state.moments, state.scatter
-    values = [each for each in (moments.mean, moments.origin, moments.moved) if each is not None]
+    parts = moments.parts
+    values = [each for each in (moments.mean, *(() if parts is None else (parts.origin, parts.moved))) if each is not None]
     values += [part.rows for part in (state.kept, scatter, state.careful) if part is not None]
     squares = [moments.variance]
     if scatter is not None:

@@ -60,6 +60,12 @@ def _truth(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def _choice(value: Any, name: str, *choices: str) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be {' or '.join(repr(choice) for choice in choices)}; got {value!r}.")
+    return value
+
+
 def check_components(wanted: Any) -> None:
     """Whether a number of components is one; how many there can be depends on the data."""
     if isinstance(wanted, str):
@@ -77,16 +83,17 @@ def check_settings(estimator: Any) -> Settings:
     """The parameters of an estimator, or an error that says in one sentence which of them is impossible."""
     check_components(estimator.n_components)
     _truth(estimator.whiten, "whiten")
-    if estimator.algorithm not in LEARNERS:
-        alone = ", which has a class of its own, for comparisons" if estimator.algorithm in ALGORITHMS else ""
+    named = isinstance(estimator.algorithm, str)
+    if not named or estimator.algorithm not in LEARNERS:
+        alone = ", which has a class of its own, for comparisons" if named and estimator.algorithm in ALGORITHMS else ""
         raise ValueError(f"algorithm must be one of {', '.join(LEARNERS)}; got {estimator.algorithm!r}{alone}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
-    if estimator.axes not in ("principal", "stable"):
-        raise ValueError(f"axes must be 'principal' or 'stable'; got {estimator.axes!r}.")
-    if estimator.axes == "stable" and not isinstance(estimator.n_components, numbers.Integral):
+    if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
-    if estimator.missing not in ("error", "impute"):
-        raise ValueError(f"missing must be 'error' or 'impute'; got {estimator.missing!r}.")
+    _choice(estimator.missing, "missing", "error", "impute")
+    if estimator.batch_size is not None:
+        _whole(estimator.batch_size, "batch_size", 1, ", or None")
+    _truth(estimator.copy, "copy")
     robust = _truth(estimator.robust, "robust")
     for option, wanted in (("missing='impute'", estimator.missing == "impute"), ("robust=True", robust)):
         if wanted and estimator.algorithm != "block":

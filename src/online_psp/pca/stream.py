@@ -444,13 +444,14 @@ class Stream:
     def state(self) -> StreamState:
         """Everything but the algorithm, in arrays of its own."""
         m = self.moments
-        moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), *m.apart())
+        moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), m.parts())
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
         scatter = self.exact.state() if isinstance(self.exact, Scatter) else None
         axes = None if self.axes is None else self.axes.copy()
         careful = None if self.careful is None else self.careful.state()
+        shown, offset = self.shown.copy(), None if self._sums is None else self._offset.copy()
         return StreamState(
-            self.rank, self.unit, moments, kept, scatter, self.shown.copy(), self.refresh_at, self.last_time, axes, self.scale, careful
+            self.rank, self.unit, moments, kept, scatter, shown, self.refresh_at, self.last_time, axes, self.scale, careful, offset
         )
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
@@ -467,10 +468,12 @@ class Stream:
         m = self.moments
         m.count, m.weight, m.squares = state.moments.seen, state.moments.weight, state.moments.squares
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()
-        if state.moments.origin is not None and state.moments.moved is not None:
-            m.origin, m.moved = state.moments.origin.copy(), state.moments.moved.copy()
+        if state.moments.parts is not None:
+            m.take_parts(state.moments.parts)
         exact = state.kept or state.scatter
         self.exact, self.model = None if exact is None else exact_from_state(exact, self.rank), model
+        if model is not None and state.offset is not None:
+            self._sums, self._offset = model.running_sum, state.offset.copy()
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:

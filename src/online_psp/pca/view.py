@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from online_psp.engine.moments import MeanParts
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.careful import CarefulState
 from online_psp.pca.exact import KeptState, ScatterState
@@ -18,9 +19,7 @@ class MomentsState(NamedTuple):
     squares: float
     mean: Annotated[Floats, "D"]
     variance: Annotated[Floats, "D"]
-    origin: Annotated[Floats, "D"] | None = None
-    """The mean as `Moments` keeps it while rows are dense: a sum of two."""
-    moved: Annotated[Floats, "D"] | None = None
+    parts: MeanParts | None = None
 
 
 class StreamState(NamedTuple):
@@ -37,6 +36,8 @@ class StreamState(NamedTuple):
     axes: Annotated[Floats, "axes", "D"] | None
     scale: Annotated[Floats, "D"] | None
     careful: CarefulState | None
+    offset: Annotated[Floats, "D"] | None = None
+    """Taken off sparse rows, where the algorithm goes on with a running sum of them."""
 
 
 class View(NamedTuple):
