@@ -106,11 +106,12 @@ def test_numbers_that_stand_for_nothing_hold_for_every_format(tmp_path: Path, en
     assert "an empty or NaN value in column 3" in said, said
 
 
-def test_a_model_is_not_merged_with_itself(table: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_merged_with_itself_is_told(table: Path, tmp_path: Path) -> None:
     model = tmp_path / "m.psp"
     assert run("fit", table, "-k", 2, "-o", model, "-q")[0] == 0
-    assert run("merge", model, model, "-o", tmp_path / "n.psp")[2] == f"psp: {model} is given twice; its rows would count twice.\n"
-    assert not (tmp_path / "n.psp").exists()
+    code, _, said = run("merge", model, model, "-o", tmp_path / "n.psp")
+    assert (code, said) == (0, f"psp: {model} is given more than once; its rows count as often.\n")
+    assert OnlinePCA.load(tmp_path / "n.psp").n_samples_seen_ == 120
 
 
 def test_bad_rows_are_counted_where_scores_go_to_standard_output(table: Path, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_bad_rows_are_named_skipped_or_stopped_at(tmp_path: Path, maker: Maker) 
     path, model = maker(tmp_path, X), tmp_path / "m.psp"
     arguments = ["fit", path, "-k", 4, "-q", "--block", 60, "--checkpoint-every", 60, "-o", model]
     said = psp(*arguments, code=1).stderr
-    assert re.search(rf"row 121: it has an empty or NaN value in column {column}( \('ENSG{column}'\))?\.", said), said
+    assert re.search(rf"row 121: it has an empty or NaN value in column {column}( \('ENSG{column}'\))?;", said), said
     assert "holds the run up to epoch 1, row 120." in said
     found = json.loads(psp(*arguments, "--resume", "--on-bad-row", "skip", "--json").stdout)
     assert (found["samples"], found["skipped_rows"]) == (897, [121, 508, 509])

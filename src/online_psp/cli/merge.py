@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from online_psp.cli._common import echo, image_shape, load_fitted, names_of, plural, print_json, writing
-from online_psp.cli._errors import usage
+from online_psp.cli._errors import say, usage
 from online_psp.cli._options import AsJson, Force, Quiet
 
 
@@ -22,9 +22,8 @@ def merge(
     """Merge models fitted to different rows into one."""
     if len(models) < 2:
         usage("There must be at least two models to merge.")
-    twice = [path for at, path in enumerate(models) if path in models[:at]]
-    if twice:
-        usage(f"{twice[0]} is given twice; its rows would count twice.")
+    for path in dict.fromkeys(path for at, path in enumerate(models) if path in models[:at]):
+        say(f"{path} is given more than once; its rows count as often.")
     with writing(output, force) as target:
         from online_psp.io.runs import give_names, take_names, write_model
         from online_psp.io.sources import SourceError
