@@ -123,6 +123,8 @@ class Shown:
     def stay(self) -> None:
         """Keep the page after the fit, where somebody sits at the terminal, until Ctrl-C."""
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            if not self.page.address:
+                say("The fit has ended before its page was served.")
             self.page.close()
             return
         self.page.finish()

@@ -30,7 +30,7 @@ def main() -> int:
     except OSError as error:
         _say({"error": f"The page cannot be served at {settings.host}: {error.strerror or error}."})
         return 1
-    _say({"url": server.url, "port": server.port, "wanted": settings.port, "process": os.getpid()})
+    _say({"url": server.url, "near": server.near, "port": server.port, "wanted": settings.port, "process": os.getpid()})
 
     def listen() -> None:
         try:

@@ -29,6 +29,13 @@ _PALETTE = list(Cividis256[24:])  # its darkest end is lost on a dark page
 _SHORT = (
     "const s = Math.abs(tick); return s && (s >= 1e5 || s < 1e-3) ? tick.toExponential(1).replace('.0', '') : String(+tick.toPrecision(6))"
 )
+# Thousands, millions and billions, with as many digits as tell two ticks apart.
+_ROWS = """
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(tick)
+const [unit, letter] = tick >= 1e9 ? [1e9, "b"] : tick >= 1e6 ? [1e6, "m"] : tick >= 1e4 ? [1e3, "k"] : [1, ""]
+if (step < unit / 1000) return tick.toLocaleString("en-US")
+return +(tick / unit).toFixed(3) + letter
+"""
 # Decades, or where those are few 1, 2 and 5 times them; Bokeh's own ticks are spaced as on a linear axis there.
 _DECADES = """
 const low = Math.max(Math.min(cb_data.start, cb_data.end), 1e-320), high = Math.max(cb_data.start, cb_data.end), found = []
@@ -78,7 +85,7 @@ def _blank(name: str, label: str, *, x: str = "row", log: bool = False, height: 
         axis.axis_label_text_font_size = axis.major_label_text_font_size = _TEXT
         axis.axis_label_text_font_style = "normal"
         axis.minor_tick_line_color = None
-    chart.xaxis.formatter = NumeralTickFormatter(format="0.[00]a" if x == "row" else "0")
+    chart.xaxis.formatter = CustomJSTickFormatter(code=_ROWS) if x == "row" else NumeralTickFormatter(format="0")
     chart.yaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     chart.xaxis.ticker.desired_num_ticks = 5
     if log:
@@ -139,8 +146,8 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
     chart = _blank(name, label, log=True, height=265, x_range=x_range)
     whole, newest = sources["whole"], sources["newest"]
     drawn = [
-        chart.varea("row", name, f"{name}_most", source=whole, fill_color=SKY, fill_alpha=0.45),
-        chart.line("row", name, source=whole, line_width=1.5, color=BLUE),
+        chart.varea("row", name, f"{name}_most", source=whole, fill_color=SKY, fill_alpha=0.32),
+        chart.line("row", name, source=whole, line_width=2, color=BLUE),
         chart.line("row", f"{name}_limit", source=whole, line_width=1.5, line_dash="dashed", color=GREY),
         chart.scatter("row", f"{name}_over", source=whole, marker="triangle", size=7, color=VERMILION, alpha=0.8),
     ]

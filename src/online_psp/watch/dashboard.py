@@ -170,7 +170,8 @@ class Dashboard:
         """Write the page, as it stands, to one HTML file that needs no server."""
         from online_psp.io.files import replacing
 
-        url = self.url.rstrip("/") + "/save"
+        self.wait()
+        url = self.address["near"] + "save"
         straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the page is no business of a proxy
         try:
             with straight.open(url, timeout=_START) as answer:
@@ -182,7 +183,10 @@ class Dashboard:
 
     def _repr_html_(self) -> str:
         """The page inside a notebook."""
-        url = html.escape(self.url, quote=True)
+        try:
+            url = html.escape(self.url, quote=True)
+        except PageError as error:
+            return f"<p>{html.escape(str(error))}</p>"
         return f'<iframe src="{url}" title="online-psp" style="width: 100%; height: 900px; border: 0"></iframe>'
 
     # Ending

@@ -2,7 +2,7 @@
 
 A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
 model is copied at most four times a second, and as long as that is not more than a two-hundredth of the learner's processor time. A learner
-that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a two-hundredth of
+that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a thousandth of
 the clock's time. So a model whose copy takes long is copied seldom. Most calls only count their rows and look at the clock.
 """
 
@@ -31,7 +31,8 @@ from online_psp.watch.waiting import WaitingScores
 EVERY = 0.25
 """Seconds between two hand-overs, at least."""
 _SHARE = 200  # a hand-over may take one part in so many of the time
-_SELDOM = 1.0  # seconds after which it is the clock's time that counts
+_SELDOM = 1.0  # seconds after which the clock's time counts too,
+_SELDOM_SHARE = 1000  # and a hand-over may take one part in so many of that: on a busy machine little of it is the learner's
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
 _SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time, or happens four times a second
@@ -176,8 +177,8 @@ class Feed:
         self._scores.add(numbers, found)
 
     def _is_due(self, now: float, work: float) -> bool:
-        passed, least = now - self._last, _SHARE * self._last_cost
-        return passed >= EVERY and (work - self._last_work >= least or (passed >= _SELDOM and passed >= least))
+        passed, cost = now - self._last, self._last_cost
+        return passed >= EVERY and (work - self._last_work >= _SHARE * cost or passed >= max(_SELDOM, _SELDOM_SHARE * cost))
 
     def _hand_over(self, model: OnlinePCA, now: float) -> None:
         began = time.thread_time()

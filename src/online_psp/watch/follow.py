@@ -121,6 +121,7 @@ class Follower:
             monitored=monitor is not None or self._tail is not None,
             outliers=table.get("outliers") if isinstance(table, dict) and isinstance(table.get("outliers"), int) else None,
             status="finished" if header.get("finished") is True else "watching",
+            afterwards=self._tail is None,
             note=note,
         )
         return Frame(written, row, facts, *pca_state(model), pieces, scores, witnesses, told)

@@ -73,6 +73,8 @@ class Facts(NamedTuple):
     """Drift alarms so far, where more may have come than were handed over."""
     uncharted: int = 0
     """Scored rows that were left out of the charts, since the page did not keep up."""
+    afterwards: bool = False
+    """Whether rows are scored by a model that has learned them."""
     status: str = "running"
     """"running", "finished", "stopped" or "failed"; "watching" where a file is read."""
     note: str = ""

@@ -41,6 +41,9 @@ class PageServer:
     port : int
         Where it listens: the one asked for, or the next that was free.
     url : str
+        As others reach it.
+    near : str
+        As this machine reaches it, whatever name it has.
     """
 
     def __init__(self, story: Story, settings: PageSettings) -> None:
@@ -53,7 +56,8 @@ class PageServer:
         self._server = self._listen()
         self.loop: Any = self._server.io_loop
         self.port = int(self._server.port or 0)
-        self.url = f"http://{_visible(settings.host)}:{self.port}/{settings.token + '/' if settings.token else ''}"
+        path = f":{self.port}/{settings.token + '/' if settings.token else ''}"
+        self.url, self.near = (f"http://{_visible(settings.host, all_of)}{path}" for all_of in (socket.gethostname(), "127.0.0.1"))
 
     def _listen(self) -> Server:
         """A server at the first port that is free."""
@@ -84,19 +88,26 @@ class PageServer:
             port=port,
             prefix=prefix,
             allow_websocket_origin=origins,
-            extra_patterns=[(f"{prefix}/save", _Save, {"owner": self, "local": local})],
+            extra_patterns=[("/save", _Save, {"owner": self})],  # behind the prefix, as everything
             unused_session_lifetime_milliseconds=30_000,
             check_unused_sessions_milliseconds=5_000,
             stats_log_frequency_milliseconds=3_600_000,
         )
 
     def _open(self, document: Document) -> None:
-        """Lay out the page of a browser that has just come."""
-        page = Page(document, self.story)
+        """Lay out the page of a browser that has just come; one that knows this machine by a foreign name finds it empty."""
         context = document.session_context
+        request = None if context is None else context.request
+        if request is not None and not self.knows(str(request.headers.get("Host", ""))):
+            return
+        page = Page(document, self.story)
         key = str(context.id) if context is not None else ""
         self._pages[key] = page
         document.on_session_destroyed(functools.partial(self._forget, key))
+
+    def knows(self, host: str) -> bool:
+        """Whether a browser may call the server so: where there is no token, a name that others point at this machine could be theirs."""
+        return bool(self.settings.token) or host.rpartition(":")[0] in _NAMES
 
     def _forget(self, key: str, _: Any) -> None:
         self._pages.pop(key, None)
@@ -152,12 +163,12 @@ class PageServer:
 class _Save(RequestHandler):
     """Gives the page as one file."""
 
-    def initialize(self, owner: PageServer, local: bool) -> None:
-        self.owner, self.local = owner, local
+    def initialize(self, owner: PageServer) -> None:
+        self.owner = owner
 
     def get(self) -> None:
-        if self.local and self.request.host.rpartition(":")[0] not in _NAMES:
-            raise HTTPError(403)  # a name that somebody else has pointed at this machine
+        if not self.owner.knows(self.request.host):
+            raise HTTPError(403)
         now = datetime.datetime.now(datetime.UTC)
         document = self.owner.session_document(self.get_argument("session", None))
         self.set_header("Content-Type", "text/html; charset=utf-8")
@@ -166,10 +177,10 @@ class _Save(RequestHandler):
         self.write(saved_html(document, f"{now:%Y-%m-%d %H:%M} UTC"))
 
 
-def _visible(host: str) -> str:
-    """A host as it is written in an address."""
+def _visible(host: str, all_of: str) -> str:
+    """A host as it is written in an address, where `all_of` stands for all addresses of this machine."""
     if host in ("0.0.0.0", "::", ""):
-        host = socket.gethostname()
+        host = all_of
     return f"[{host}]" if ":" in host else host
 
 

@@ -249,6 +249,7 @@ class Story:
             "age": time.monotonic() - self._heard,
             "newest": self._newest.last(),
             "holes": self._holes,
+            "afterwards": facts.afterwards,
             "uncharted": facts.uncharted,
             "monitored": self.monitored,
             "outliers": facts.outliers if self.monitored else self._sampler.outliers,

@@ -100,7 +100,7 @@ function show_words(f) {
   if (!scored) words = flat ? "No row is scored: all rows are equal so far." : f.status === "watching" || f.status === "finished" ? "The model has no scores of rows." :
     "No row is scored yet. That begins after 20 rows, or five for each component.";
   else words = "Row " + counted(n.row) + ", the newest scored: T² " + short(n.t2) + " (limit " + short(n.t2_limit) + "), SPE " + short(n.spe) + " (limit " + short(n.spe_limit) + "). " +
-    (f.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
+    (f.afterwards ? "The rows that the file keeps are scored, by the model that has learned them." : f.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
     (f.holes && !f.monitored ? " Rows with missing values are not." : "") +
     (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "") +
     (f.monitored ? "" : " Drift is not looked for: psp fit … --monitor alarms.csv, or a Monitor, does that.");
@@ -118,6 +118,7 @@ function show_words(f) {
   put($("w-scree"), flat ? "All variances are zero." : f.noise === undefined ? "" : "Noise level " + short(f.noise) + ": the mean variance along the directions left out.");
   put($("w-variances"), f.samples === undefined ? "No rows yet." : flat ? "All variances are zero." : "");
   empty("w-variances", f.samples === undefined);
+  for (const id of ["w-scree", "w-variances"]) $(id).nextElementSibling.classList.toggle("lone", flat);
   const count = rows.data.row ? rows.data.row.length : 0;
   put($("w-plane"), count ? counted(count) + " of the rows " + counted(rows.data.row[0]) + " to " + counted(rows.data.row[count - 1]) + (f.holes ? "; missing values are filled in." : ".") :
     f.status === "watching" || f.status === "finished" ? "The model has no rows with it." : "No rows yet.");
