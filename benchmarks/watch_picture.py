@@ -1,6 +1,6 @@
 """The picture of docs/watch.md: ``python -m benchmarks.watch_picture FILE.png [WIDTH] [light | dark]``.
 
-Digits of MNIST, from the folder that ONLINE_PSP_DATA names, of which the last are shifted by three pixels; the first alarm is opened.
+Digits of MNIST (ONLINE_PSP_DATA names their folder), the last of them shifted by three pixels; the first alarm after that is open.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from online_psp.monitoring import Monitor
 from online_psp.watch import Dashboard, PageSettings
 
 _ROWS, _SHIFTED, _BLOCK = 12_000, 3_000, 200
+_OPEN = """
+const later = Array.from(document.querySelectorAll("#alarms button")).filter((each) => Number(each.dataset.number) > arguments[0])
+if (later.length) { later.at(-1).click(); later.at(-1).scrollIntoView({block: "nearest"}) }
+document.activeElement.blur()
+"""
 
 
 def main(words: list[str]) -> None:
@@ -38,10 +43,10 @@ def main(words: list[str]) -> None:
         for block in X.reshape(-1, _BLOCK, 784):
             page.update(block, monitor.update(block), ids=[["upper" if row[:392].sum() > row[392:].sum() else "lower"] for row in block])
             time.sleep(0.05)
-        page.feed._last = -1.0
-        page.update(X[:0].reshape(0, 784))
+        page.finish("running")
         _wait(browser, _ROWS)
-        browser.execute_script("document.querySelector('#alarms li:last-child button').click(); document.activeElement.blur()")
+        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        browser.execute_script(_OPEN, _ROWS - _SHIFTED)
         for word in words[3:]:
             browser.execute_script(word)
         _size(browser, width, browser.execute_script("return document.documentElement.scrollHeight"))
