@@ -149,6 +149,14 @@ def batch_components(X: ArrayLike, K: int, gram: Floats | None = None) -> Floats
     return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 
 
+def check_directions(X: Array, V: Floats) -> None:
+    """Say that K directions cannot be told, where the rows, (n, D), do not vary along all columns of V, (D, K)."""
+    along = np.linalg.norm(X @ V, axis=0)
+    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
+    if found < K or not along.max() > 0:
+        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, less than K={K}: which K are best cannot be told.")
+
+
 def standardize(X: ArrayLike) -> Array:
     """The paper's preparation of the data: subtract the mean, divide by the mean norm of a centred sample."""
     rows: Any = np.array(X, dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from online_psp.datasets import KNOWN, SpikedCovariance, load, locate
 from online_psp.engine.types import Floats
-from online_psp.metrics import batch_components, standardize
+from online_psp.metrics import batch_components, check_directions, standardize
 
 SPIKED, POWER = "spiked", "power-law"
 SYNTHETIC = (SPIKED, POWER)
@@ -66,7 +66,9 @@ def prepare(name: str, size: Size, K: int | None = None, rows: int | None = None
         )
     X = standardize(X)
     label = name if name in SYNTHETIC or name in KNOWN else Path(name).stem
-    return Problem(label, about, X, batch_components(X, K))
+    V = batch_components(X, K)
+    check_directions(X, V)
+    return Problem(label, about, X, V)
 
 
 def _synthetic(name: str, size: Size, rows: int | None) -> tuple[Floats, str]:

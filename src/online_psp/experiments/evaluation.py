@@ -38,6 +38,7 @@ from online_psp.experiments.rows import Row, distinct, read_rows, select, write_
 from online_psp.experiments.runner import run
 from online_psp.experiments.statistics import INTERVALS
 from online_psp.experiments.tracks import TRACKS
+from online_psp.metrics import check_directions
 
 _MOMENTS = 30
 _KEPT_BYTES = 1e9
@@ -251,14 +252,6 @@ def _check_range(X: NDArray[Any]) -> None:
         raise ValueError(f"No value of the data is larger than {sizes.max():.3g}, and the squares vanish: scale the data up.")
 
 
-def _check_rank(X: Floats, V: Floats) -> None:
-    """Say that K directions cannot be told, where the data does not have as many."""
-    along = np.linalg.norm(X @ V, axis=0)
-    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
-    if found < K or not along.max() > 0:
-        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, less than K={K}: which K are best cannot be told.")
-
-
 def _checkpoints(data: RealData | SpikedData, K: int, epochs: int, track: Track | None) -> tuple[int, ...]:
     """Evenly spaced on a logarithmic axis; on a track evenly in time, because what happens there may happen at any."""
     total = data.used * epochs
@@ -350,7 +343,7 @@ def evaluate(
     several = max(1, min(len({(record.track, record.seed) for record in records}), int(_KEPT_BYTES / (8.0 * source.used * source.D))))
     bench = Workbench(data_home, sources, builders, keep=several)
     prepared = bench.prepare(source, K, plan.seed)
-    _check_rank(prepared.X, prepared.batch)
+    check_directions(prepared.X, prepared.batch)
     with tempfile.TemporaryDirectory(prefix="psp-evaluate-") as scratch:
         path = Path(out if out is not None else scratch) / "rows.csv"
         rows = _run(records, path, bench, builders, plan, Path(scratch), progress)
