@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import DataSet, load
-from online_psp.engine.types import Floats
 from online_psp.experiments import plots, tables
 from online_psp.experiments.figures import FIVE, ONLINE_PCA
 from online_psp.experiments.isolation import Isolation
