@@ -88,9 +88,13 @@ def _filled(row: Cells) -> int:
 def _numeric_columns(rows: Sequence[Cells], kinds: Kinds) -> frozenset[int]:
     """Columns with more numbers than words in them."""
     width = len(rows[0]) if rows else 0
-    numbers = [sum(kinds.is_number(row[at]) for row in rows) for at in range(width)]
-    texts = [sum(kinds.is_text(row[at]) for row in rows) for at in range(width)]
-    return frozenset(at for at in range(width) if numbers[at] > texts[at])
+    found = []
+    for at in range(width):
+        cells = [row[at] for row in rows]
+        numbers = sum(map(kinds.is_number, cells))
+        if numbers and (2 * numbers > len(cells) or numbers > sum(map(kinds.is_text, cells))):
+            found.append(at)
+    return frozenset(found)
 
 
 def _is_words(row: Cells, numeric: frozenset[int], width: int, kinds: Kinds) -> bool:

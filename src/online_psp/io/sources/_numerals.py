@@ -118,7 +118,7 @@ def _short_and_long(rows: Sequence[list[str]]) -> bool:
 def _most_read(cells: Sequence[str], plain: list[Signs]) -> Signs:
     """Of all signs, those by which most cells are numbers; the plain ones, unless others read more."""
     having = [cell for cell in cells if any(map(str.isdigit, cell))]
-    odd = [cell for cell in having if not is_number(cell, plain[0])]
+    odd = [cell for cell in having if not is_number(cell, plain[0]) and may_be_number(cell)]
     if not odd:
         return plain[0]
     looked_at = [*odd[:_MOST_CELLS], *having[:_MOST_CELLS]]

@@ -78,7 +78,9 @@ def split(line: str, delimiter: str) -> list[str]:
 def logical_lines(text: str) -> list[str]:
     """Lines, with those that a quoted cell runs over as one; a quotation mark in the middle of a cell, as in 5", is nothing but itself."""
     lines = text.split("\n")
-    opening = [at for at, each in enumerate(text) if each == '"'][::2]
+    opening = [found.start() for found in re.finditer('"', text)][::2]
+    if not opening:
+        return lines
     if any(at and text[at - 1] not in ',;\t| "\n' for at in opening):
         return lines
     found: list[str] = []
