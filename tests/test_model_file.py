@@ -22,6 +22,7 @@ from online_psp.algorithms import StreamingAlgorithm
 from online_psp.engine.types import Array, Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
+from online_psp.monitoring import Monitor
 from tests.oracle import LEARNERS, NAMES
 
 
@@ -389,14 +390,35 @@ def test_options_that_never_end_or_overflow(tmp_path: Path, name: str, option: s
         ALGORITHMS[name].load(tmp_path / "m.psp")
 
 
-@pytest.mark.parametrize("array", ["U", "Z"])
-def test_a_basis_that_is_longer_than_any(tmp_path: Path, array: str) -> None:
-    model = ALGORITHMS["gha"](2, 6)
+@pytest.mark.parametrize(("name", "array"), [("gha", "U"), ("gha", "Z"), ("history", "variances")])
+def test_a_state_that_is_larger_than_any(tmp_path: Path, name: str, array: str) -> None:
+    model = ALGORITHMS[name](2, 6)
     model.fit_block(rows(20, 6))
     model.save(tmp_path / "m.psp")
     forged(tmp_path / "m.psp", f"state.running.{array}", 1e308)
-    with pytest.raises(ModelFileError, match="longer than any"):
-        ALGORITHMS["gha"].load(tmp_path / "m.psp")
+    with pytest.raises(ModelFileError, match=r"(longer|larger) than any"):
+        ALGORITHMS[name].load(tmp_path / "m.psp")
+
+
+@pytest.mark.parametrize(("array", "value"), [("components", 1e300), ("mean", 1e308), ("variances", 0.0)])
+def test_a_monitor_that_scores_by_the_impossible(tmp_path: Path, array: str, value: float) -> None:
+    """Scores would be infinite."""
+    monitor = Monitor(OnlinePCA(2))
+    monitor.update(rows(100, 6))
+    monitor.save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", f"learned.judge.seen.{array}", value)
+    with pytest.raises(ModelFileError, match="what it scores rows by"):
+        Monitor.load(tmp_path / "m.psp")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_not_handed_out(value: float) -> None:
+    """Whatever led there: steps that are too large, or a file that passes its checks."""
+    model = ALGORITHMS["oja"](2, 6)
+    model.fit_block(rows(20, 6))
+    model._components = lambda _: np.full((6, 2), value)
+    with pytest.raises(ValueError, match="not finite"):
+        model.get_components()
 
 
 def test_a_count_that_no_longer_counts(tmp_path: Path) -> None:

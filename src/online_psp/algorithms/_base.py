@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, qr
 
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import as_real, check_count, checked_step, checked_steps, finite_gram, not_finite, sum_of_squares
+from online_psp.engine.checks import (
+    as_real,
+    check_count,
+    check_learned,
+    checked_step,
+    checked_steps,
+    finite_gram,
+    not_finite,
+    sum_of_squares,
+)
 from online_psp.engine.frames import forward_substitute
 from online_psp.engine.libraries import Library
 from online_psp.engine.moments import Sums
@@ -291,6 +300,7 @@ class StreamingAlgorithm(ABC):
                     kept[: self.t] = self._kept[: self.t]
                 return np.asarray(qr(kept.T, mode="economic")[0])
             U = self._settled()._components(orthogonalize)
+            check_learned(U)
             return U if self._library is None else self._library.of(U)
 
     def _components(self, orthogonalize: bool) -> Array:

@@ -25,6 +25,7 @@ from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.sizes import FixedCost
 from online_psp.engine.types import Array, Floats, Rate
 
+_LARGEST_VARIANCE = 1e300
 _ROWS_AT_A_TIME = 1024  # of a call, which are converted together where they are of another precision
 
 
@@ -214,6 +215,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
     def checked(cls, running: Any) -> Any:
         if len(running.rows) != len(running.shares) or not ((running.shares >= 0) & (running.shares <= 1)).all():
             raise ValueError("its open rows do not have a share each")
-        if (getattr(running, "variances", np.zeros(1)) < 0).any():
-            raise ValueError("it has negative variances")
+        variances = getattr(running, "variances", np.zeros(1))
+        if (variances < 0).any() or variances.max(initial=0.0) > _LARGEST_VARIANCE:
+            raise ValueError("it has variances that are negative, or larger than any")
         return running

@@ -122,6 +122,12 @@ def checked_steps(steps: Any, n: int, most: float) -> Floats:
     return array
 
 
+def check_learned(*arrays: Array) -> None:
+    """Refuse to hand out what overflowed while it was learned, or was poisoned in a file that still passes its checks."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ValueError("What the model has learned is not finite: its steps are too large, or its file was tampered with; start anew.")
+
+
 def check_variances(value: ArrayLike, K: int) -> Floats:
     """Variances to start from, (K,)."""
     variances = check_start(value, "sigma2_0", (K,))

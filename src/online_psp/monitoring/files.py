@@ -28,6 +28,8 @@ from online_psp.pca.files import pca_from_state, pca_state
 M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
+_LARGEST = 1e152  # squares of it are in range
+_LEAST = 1e-40  # of the largest variance: smaller ones are left out
 _ORTHONORMAL = 1e-3  # how far directions in single precision may be from it
 
 
@@ -151,12 +153,21 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
         raise ModelFileError("its scores fade what comes before them by more than all, or by less than nothing")
     if not memory.in_time and {state.last_time, places.last_time, places.start_time, judge.last_time} != {None}:
         raise ModelFileError("its rows have times, and it does not forget by time")
-    if seen is not None and (not begun or not len(seen.variances) or (seen.variances <= 0).any() or seen.samples < 1):
+    if seen is not None and (
+        not begun or not len(seen.variances) or (seen.variances <= _LEAST * seen.variances.max()).any() or seen.samples < 1
+    ):
         raise ModelFileError("what it scores rows by has variances that are not positive")
-    if seen is not None and not np.abs(seen.components @ seen.components.T - np.eye(len(seen.components))).max() < _ORTHONORMAL:
+    if seen is not None and not _orthonormal(seen.components):
         raise ModelFileError("what it scores rows by has directions that are not orthonormal")
+    if seen is not None and max(float(np.abs(seen.mean).max()), abs(seen.total) ** 0.5) > _LARGEST:
+        raise ModelFileError("what it scores rows by is larger than any rows")
     if seen is not None and (min(seen.noise, seen.total) < 0 or (seen.scale is not None and (seen.scale <= 0).any())):
         raise ModelFileError("what it scores rows by has negative variances")
+
+
+def _orthonormal(rows: Floats) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.abs(rows @ rows.T - np.eye(len(rows))).max() < _ORTHONORMAL)
 
 
 def _alarm(entry: Any) -> Alarm:

@@ -11,6 +11,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
 from online_psp.engine.moments import Moments, Sums, following, project_one
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
@@ -78,6 +79,7 @@ class Stream:
             if self._view is None:
                 now = None if self.careful is None else self.careful.settled()
                 found = self.read_out() if now is None else now.read_out()
+                check_learned(found.components, found.variances)
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
                 self._warn_of_units()
                 unit = self._unit * (1.0 if now is None else now.factor)
