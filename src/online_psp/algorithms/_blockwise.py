@@ -216,6 +216,6 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         if len(running.rows) != len(running.shares) or not ((running.shares >= 0) & (running.shares <= 1)).all():
             raise ValueError("its open rows do not have a share each")
         variances = getattr(running, "variances", np.zeros(1))
-        if (variances < 0).any() or variances.max(initial=0.0) > _LARGEST_VARIANCE:
+        if (variances < 0).any() or float(variances.max(initial=0.0)) > _LARGEST_VARIANCE:
             raise ValueError("it has variances that are negative, or larger than any")
         return running

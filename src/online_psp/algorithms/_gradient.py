@@ -271,7 +271,7 @@ class GradientAlgorithm(StreamingAlgorithm):
             raise ValueError("its open block does not fit its basis")
         if (running.v < 0).any() or not ((running.shares >= 0) & (running.shares <= 1)).all():
             raise ValueError("its step sizes are impossible")
-        if not max(np.abs(running.U).max(), np.abs(running.Z).max()) < _LARGEST_STEP:
+        if not max(float(np.abs(running.U).max()), float(np.abs(running.Z).max())) < _LARGEST_STEP:
             raise ValueError("its basis is longer than any")
         return running
 
