@@ -1,4 +1,7 @@
-"""Time as a ratio to a baseline in the same process: single-threaded, after warm-up, the median of repeats."""
+"""Time as a ratio to a baseline in the same process: single-threaded, after warm-up, the median or the best of repeats.
+
+Ratios are of processor time, so that what other programs take from this one does not count; what they do to the caches does.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,22 @@ def _calls(function: Callable[[], Any], at_least: float) -> int:
     return max(1, round(at_least / max(time.perf_counter() - start, 1e-9)))
 
 
-def _once(function: Callable[[], Any], calls: int) -> float:
-    start = time.perf_counter()
+def _once(function: Callable[[], Any], calls: int, clock: Callable[[], float] = time.process_time) -> float:
+    start = clock()
     for _ in range(calls):
         function()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def seconds(function: Callable[[], Any], repeats: int = 5, at_least: float = 0.02) -> float:
-    """Median time of a call; each repeat makes as many calls as fill `at_least` seconds. What takes a second is timed once."""
+    """Median time of a call, by the clock on the wall; each repeat makes as many calls as fill `at_least` seconds. What takes a second is
+    timed once.
+    """
     calls = _calls(function, at_least)
-    once = _once(function, calls)
+    once = _once(function, calls, time.perf_counter)
     if once > 1.0:
         return once
-    return statistics.median([once, *(_once(function, calls) for _ in range(repeats - 1))])
+    return statistics.median([once, *(_once(function, calls, time.perf_counter) for _ in range(repeats - 1))])
 
 
 def beside(function: Callable[[], Any], baseline: Callable[[], Any], repeats: int = 9, at_least: float = 0.02) -> tuple[float, float]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, turn_lower
+from online_psp.engine import tiles
+from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, row_products, turn_lower
 from online_psp.engine.types import Array
 
 RNG = np.random.default_rng(0)
@@ -67,3 +68,39 @@ def test_a_factor_goes_into_the_product() -> None:
     A = np.random.default_rng(3).standard_normal((4, 6))
     for one, two in ((A, A.T), (A, A[0]), (A[0], A.T), (A[0], A[1]), (A.astype(np.float32), A.T), (A[:0], A.T)):
         np.testing.assert_allclose(matmul(one, two, 3.0), 3.0 * (one @ two), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n", "K", "D"), [(1, 1, 1), (5, 3, 7), (4, 3, 12), (7, 2, 385), (33, 17, 401), (16, 16, 784), (0, 3, 9)])
+def test_tiles_are_the_products(n: int, K: int, D: int, dtype: Any) -> None:
+    """Whole tiles, what is left over at the right and at the bottom, and several strips of columns."""
+    rng = np.random.default_rng(n + K + D)
+    X, B, C = (rng.standard_normal(shape).astype(dtype) for shape in ((n, D), (K, D), (K, n)))
+    assert tiles.suit(X, B)
+    near = (1e-13 if dtype is np.float64 else 2e-5) * (n + D)
+    wide, basis = X.astype(np.float64), B.astype(np.float64)
+    P, G = tiles.products(X, B)
+    np.testing.assert_allclose(P, wide @ basis.T, rtol=0, atol=near, err_msg="X Bᵀ")
+    np.testing.assert_allclose(np.tril(G), np.tril(wide @ wide.T), rtol=0, atol=near, err_msg="X Xᵀ, the lower half")
+    strips = tiles.strips_for(n + 2, D, X.dtype)
+    tiles.into_strips(np.vstack([X, X]), n, 2 * n, strips)
+    again, half = np.full((n + 2, K), 9.0), np.full((n + 2, n + 2), 9.0)
+    tiles.multiply_strips(strips, n, B, again, half)
+    np.testing.assert_array_equal(again[:n], P, err_msg="strips of a block are those of its rows")
+    np.testing.assert_array_equal(np.tril(half[:n, :n]), np.tril(G))
+    one, two = B.copy(), B.copy()
+    tiles.add_product(one, C, X)
+    np.testing.assert_allclose(one, basis + C.astype(np.float64) @ wide, rtol=0, atol=near, err_msg="B + C X")
+    tiles.add_strips(two, C, strips, n)
+    np.testing.assert_array_equal(two, one)
+
+
+def test_rows_that_tiles_do_not_take_are_multiplied_all_the_same() -> None:
+    rng = np.random.default_rng(3)
+    X, B = rng.standard_normal((6, 30)), rng.standard_normal((4, 30))
+    frozen, apart = X.copy(), np.repeat(X, 2, axis=0)[::2]
+    frozen.flags.writeable = False
+    for rows in (X, frozen, apart, np.asfortranarray(X)):
+        P, G = row_products(rows, B)
+        np.testing.assert_allclose(P, X @ B.T, atol=1e-12)
+        np.testing.assert_allclose(np.tril(G), np.tril(X @ X.T), atol=1e-12)

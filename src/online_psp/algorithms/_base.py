@@ -269,12 +269,16 @@ class StreamingAlgorithm(ABC):
         if done < n:
             self._flush()
             self._use_store_for(rows)
-            dense = isinstance(rows, DenseRows)
-            for (start, stop), G in zip_longest(self._cuts(done, n, rates, self._rows_for(rows)), grams):
-                part: Any = rows[start:stop].dense(self.dtype) if dense else rows[start:stop]
-                Y[start:stop] = self._take_block(part, [rate[start:stop] for rate in rates], G)
-                self.t += stop - start
+            self._take_rows(rows[done:], tuple(rate[done:] for rate in rates), grams, Y[done:])
         return Y if self._library is None else self._library.of(Y)
+
+    def _take_rows(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array], Y: Array) -> None:
+        """Learn from rows, block by block, and fill in their outputs; the algorithm has started, and nothing is open."""
+        dense = isinstance(rows, DenseRows)
+        for (start, stop), G in zip_longest(self._cuts(0, len(rows), rates, self._rows_for(rows)), grams):
+            part: Any = rows[start:stop].dense(self.dtype) if dense else rows[start:stop]
+            Y[start:stop] = self._take_block(part, [rate[start:stop] for rate in rates], G)
+            self.t += stop - start
 
     # Reading
 

@@ -14,83 +14,21 @@ from scipy.linalg import eigh, lapack, solve_triangular
 
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._blockwise import orthonormal_rows
+from online_psp.algorithms._similarity_blocks import FAINT, ILL, Learned, Scale, Watch, expand_open, settle, work_for
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
-from online_psp.engine.compiler import kernel
-from online_psp.engine.rows import AnyRows
-from online_psp.engine.sizes import FixedCost
-from online_psp.engine.store import DenseStore, Store, put_and_multiply
+from online_psp.engine.rows import AnyRows, DenseRows
+from online_psp.engine.sizes import CENTRE_BYTES, LARGE_STACK, FixedCost, tiled_block_rows, tiled_open_rows
+from online_psp.engine.store import DenseStore, Store, least_scale
 from online_psp.engine.suited_store import suited
 from online_psp.engine.symmetric import fill_upper
+from online_psp.engine.tiles import suits
 from online_psp.engine.types import Array, Floats, Rate
 
 _FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
 _MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
 _LEAST_LEFT = math.exp(-_MOST_FADING)
 _MOST_SHARE = 1.0 - 1e-4
-
-
-@kernel
-def settle(Y: Floats, w: Floats, betas: Floats, M: Floats, C: Floats) -> tuple[float, float]:
-    """What a block of n outputs leaves: ``C = (w Y)ᵀ``, and ``M ← (1−β_t) M + β_t y_t y_tᵀ`` for each of them in turn; returns tr M and
-    the share of the old M in it.
-
-    Parameters
-    ----------
-    Y : (n, K)
-    w, betas : (n,)
-    M : (K, K), changed in place
-    C : (K, n), filled
-    """
-    n, K = Y.shape
-    weighted = np.empty((K, n))
-    keep = 1.0
-    for s in range(n - 1, -1, -1):
-        for k in range(K):
-            weighted[k, s] = betas[s] * keep * Y[s, k]
-            C[k, s] = w[s] * Y[s, k]
-        keep *= 1.0 - betas[s]
-    added = np.dot(weighted, Y)
-    trace = 0.0
-    for k in range(K):
-        for j in range(K):
-            M[k, j] = keep * M[k, j] + added[k, j]
-        trace += M[k, k]
-    return trace, keep
-
-
-@kernel
-def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
-    """What the weights make of sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j``; False where it is not finite."""
-    K = h.shape[0]
-    products = np.empty(K + n + 1, dtype=stack.dtype)
-    put_and_multiply(stack, K + n, row, products)
-    if not np.isfinite(products[K + n]):
-        return False
-    for k in range(K):
-        h[k] = a * s * products[k]
-    for j in range(n):
-        c = w[j] * products[K + j]
-        for k in range(K):
-            h[k] += c * Y[j, k]
-    return True
-
-
-@kernel
-def hand_out(Y: Floats, n: int, alpha: float, beta: float, steps: Floats, out: Array) -> None:
-    """Write down the steps of sample n of an open block, and copy its output, in the precision of the rows."""
-    steps[0, n], steps[1, n] = alpha, beta
-    for k in range(Y.shape[1]):
-        out[k] = Y[n, k]
-
-
-@kernel
-def fade(n: int, alpha: float, a: float, w: Floats) -> float:
-    """The weights of the old W and of the samples before sample n, and its own, after a step of alpha; w is changed, `a` returned."""
-    for j in range(n):
-        w[j] *= 1.0 - alpha
-    w[n] = alpha
-    return a * (1.0 - alpha)
 
 
 class OpenSamples(NamedTuple):
@@ -127,11 +65,21 @@ class Schedule(NamedTuple):
     beta: Rate | None = None
 
 
+class Kernels(NamedTuple):
+    """The compiled parts in which SM and FSM differ; see those of `fsm`."""
+
+    recur: Callable[..., float]
+    """The samples of a block."""
+    recur_open: Callable[..., float]
+    """One sample of an open block."""
+    learn: Callable[..., Learned]
+    """Several blocks with a small basis."""
+
+
 class SimilarityMatching(StreamingAlgorithm):
     """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
 
-    #: The compiled recurrences over the samples of a block, and over one sample of an open block; see `fsm.recur` and `fsm.recur_open`.
-    _kernels: ClassVar[tuple[Callable[..., float], Callable[..., float]]]
+    _kernels: ClassVar[Kernels]
     _cost = FixedCost(call=35e-6, passes=4.0)
     Running = SimilarityState
     rate_names = ("learning_rate", "beta")
@@ -172,13 +120,14 @@ class SimilarityMatching(StreamingAlgorithm):
     def _make_work(self, rows: int) -> None:
         """Small arrays for blocks of up to so many samples."""
         self._a = 1.0
-        self._w, self._Y, self._steps = np.zeros(rows), np.zeros((rows, self.K)), np.zeros((2, rows))
+        self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
+        self._alphas, self._betas = np.zeros(rows), np.zeros(rows)
 
     def _running_state(self) -> SimilarityState:
         store, n = self._store, self._open_samples()
         dense = isinstance(store, DenseStore)
         rows = store.stack[self.K : self.K + n] if isinstance(store, DenseStore) else np.zeros((0, self._features()), self.dtype)
-        alphas, betas = self._steps[:, :n].copy()
+        alphas, betas = self._alphas[:n].copy(), self._betas[:n].copy()
         opened = OpenSamples(rows.copy(), self._Y[:n].copy(), self._w[:n].copy(), alphas, betas, float(self._a) if dense and n else 1.0)
         return SimilarityState(
             W=store.stack[: self.K].copy() if isinstance(store, DenseStore) else store.read(),
@@ -199,13 +148,8 @@ class SimilarityMatching(StreamingAlgorithm):
         self._make_work(store.capacity)
         self._M, self._solver = running.M.copy(), running.solver.copy()
         self._level, self._since_restore, self._kept_since_restore = running.level, running.since_restore, running.kept_since_restore
-        self._Y[:n], self._w[:n], self._steps[0, :n], self._steps[1, :n], self._a = (
-            opened.Y,
-            opened.w,
-            opened.alphas,
-            opened.betas,
-            opened.a,
-        )
+        self._Y[:n], self._w[:n], self._alphas[:n], self._betas[:n] = opened.Y, opened.w, opened.alphas, opened.betas
+        self._a = opened.a
 
     def _given_start(self) -> Floats | None:
         return self._M.copy()
@@ -251,7 +195,7 @@ class SimilarityMatching(StreamingAlgorithm):
         it gets from ``Minv = 100 I`` to about ``1/‖x‖²`` by subtraction, which loses that ratio in digits, and W keeps the loss for as
         long as it remembers these samples.
         """
-        trace, keep = settle(np.ascontiguousarray(Y), steps, steps, self._M, np.empty(Y.T.shape))
+        trace, keep = settle(np.ascontiguousarray(Y), steps, self._M)
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
         if values[0] < floor:  # as `_lift_unexcited`, before there is a W
@@ -293,14 +237,28 @@ class SimilarityMatching(StreamingAlgorithm):
             alpha = 2.0 / (self.gamma * t + 5.0) if rate is None else checked_step(rate(t), f"learning_rate(t={t})", self.most_step)
             beta = alpha if self.beta is None else checked_step(self.beta(t), f"beta(t={t})", self.most_step)
         y: Array = np.empty(self.K, self.dtype)
+        self._alphas[n], self._betas[n] = alpha, beta
         a = self._a if n else 1.0
-        a = self._kernels[1](store.stack, row, n, store.s, alpha, beta, a, self._w, self._steps, self._Y, self._solver, y)
+        a = self._kernels.recur_open(store.stack, row, n, store.s, a, self._w, self._alphas, self._betas, self._Y, self._solver, y)
         if a < 0.0:
             raise not_finite(row, 0, self.dtype)
         self._a, self.t, store.n = a, t, n + 1
         if n + 1 >= store.capacity or a < _LEAST_LEFT:
             self._close()
         return y
+
+    @property
+    def block_rows(self) -> int:
+        D = self._features()
+        return tiled_block_rows(D, self.K) if self.block_size == "auto" and suits(self.K, D) else super().block_rows
+
+    @property
+    def open_capacity(self) -> int:
+        D = self._features()
+        return tiled_open_rows(D, self.K) if self.block_size == "auto" and self.K * D <= LARGE_STACK else super().open_capacity
+
+    def _can_look_ahead(self, rows: Array) -> bool:
+        return not suits(self.K, rows.shape[1]) and super()._can_look_ahead(rows)
 
     @property
     def W(self) -> Array:
@@ -323,13 +281,43 @@ class SimilarityMatching(StreamingAlgorithm):
             yield first, min(first + step, stop, last)
             first = min(first + step, stop, last)
 
+    def _take_rows(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array], Y: Array) -> None:
+        store = self._store
+        if not (isinstance(rows, DenseRows) and isinstance(store, DenseStore) and suits(self.K, rows.D)):
+            super()._take_rows(rows, rates, grams, Y)
+            return
+        step = max(self._most(self.block_rows), CENTRE_BYTES // (rows.D * self.dtype.itemsize))
+        for start in range(0, len(rows), step):
+            part = slice(start, min(start + step, len(rows)))
+            # Kernels are compiled for plain arrays that can be written to, and not once more for others.
+            X = np.require(rows[part].dense(self.dtype), None, ["C", "A", "W", "E"])
+            self._take_plain(store, X, tuple(rate[part] for rate in rates), Y[part])
+
+    def _take_plain(self, store: DenseStore, X: Array, rates: tuple[Floats, ...], Y: Array) -> None:
+        """Learn from rows by blocks in one compiled loop, which is left only where the guard has to look."""
+        cuts = list(self._cuts(0, len(X), rates, self.block_rows))
+        ends = np.array([stop for _, stop in cuts], dtype=np.int64)
+        work = work_for(max(stop - start for start, stop in cuts), self.K, store.D, self.dtype)
+        first = 0
+        while first < len(X):
+            watch = Watch(self._since_restore, self._kept_since_restore, self._level, self.floor)
+            B, scale = store.stack[: self.K], Scale(store.s, least_scale(self.dtype))
+            alphas, betas = (rate[first:] for rate in rates)
+            n, store.s, keep, level, trace = self._kernels.learn(
+                X[first:], ends[ends > first] - first, alphas, betas, B, scale, self._M, self._solver, watch, work, Y[first:]
+            )
+            first += n
+            self.t += n
+            self._level = max(self._level, level)
+            self._guard(n, trace, keep)
+
     def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
         n = len(rows)
         if n > len(self._w):
             self._make_work(n)
         P, G = self._store.compress(rows, G)
-        self._steps[0, :n], self._steps[1, :n] = rates
-        self._a = self._kernels[0](P, G, self._steps, 0, n, 1.0, self._w, self._Y, self._solver)
+        self._alphas[:n], self._betas[:n] = rates
+        self._a = self._kernels.recur(P, G, self._alphas[:n], self._betas[:n], 1.0, self._w, self._Y, self._solver)
         self._finish(n)
         return self._Y[:n]
 
@@ -338,9 +326,14 @@ class SimilarityMatching(StreamingAlgorithm):
 
     def _finish(self, n: int) -> None:
         """Bring W and M up to date with the n samples in hand."""
-        C = np.empty((self.K, n))
-        trace, keep = settle(self._Y[:n], self._w, self._steps[1], self._M, C)
-        self._store.add(self._a, C)
+        store, Y, betas = self._store, self._Y[:n], self._betas[:n]
+        if isinstance(store, DenseStore) and store.n and self.K * store.D <= LARGE_STACK:
+            scale = Scale(store.s * self._a, least_scale(self.dtype))
+            trace, keep, store.s = expand_open(store.stack, scale, self._w[:n], betas, Y, self._M)
+            store.n = 0
+        else:
+            trace, keep = settle(Y, betas, self._M)
+            store.add(self._a, np.ascontiguousarray((self._w[:n, np.newaxis] * Y).T))
         self._guard(n, trace, keep)
 
     @abstractmethod
@@ -367,7 +360,7 @@ class SimilarityMatching(StreamingAlgorithm):
         if not condition * self.floor < 1.0:
             self._lift_unexcited()
             self._restore_solver()
-        elif self._since_restore >= (self.K if condition > 1e6 else max(256, 4 * self.K)) or self._kept_since_restore < 1e-4:
+        elif self._since_restore >= (self.K if condition > ILL else max(256, 4 * self.K)) or self._kept_since_restore < FAINT:
             self._restore_solver()
 
     @property

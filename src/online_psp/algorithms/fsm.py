@@ -30,11 +30,26 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._similarity import Schedule, SimilarityMatching, fade, hand_out, inverse, open_input
+from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching, inverse
+from online_psp.algorithms._similarity_blocks import (
+    Ends,
+    Learned,
+    Scale,
+    Watch,
+    Work,
+    compress_block,
+    expand_block,
+    fade,
+    hand_out,
+    is_due,
+    open_input,
+)
 from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
+from online_psp.engine.tiles import add_matrix_product, times_symmetric
 from online_psp.engine.types import Array, Floats, Rate
+from online_psp.engine.vectors import add_combination, row_products
 
 _CHUNK = 32
 
@@ -68,8 +83,8 @@ def reference_basis(state: FSMState) -> Floats:
 
 
 @kernel
-def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, Minv: Floats) -> float:
-    """Samples `first` … `last`−1 of a block, on small arrays only.
+def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floats, Y: Floats, Minv: Floats) -> float:
+    """The samples of a block, on small arrays only.
 
     Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, and so they take x_s to
     ``a P_s + Σ w_j G_sj y_j``.
@@ -79,59 +94,59 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, 
 
     Parameters
     ----------
-    P : (n, K)
-    G : (n, n), lower triangle
-    steps : (2, n)
-        α and β of each sample.
-    a, w, Y : float, (n,), (n, K)
-        As far as they have got; w, Y and Minv are changed in place, the new `a` is returned.
-    Minv : (K, K)
+    P : (≥ n, K)
+    G : (≥ n, ≥ n), lower triangle
+    alphas, betas : (n,)
+    a, w, Y : float, (≥ n,), (≥ n, K)
+        `a` before the block; the new one is returned. w and Y are filled.
+    Minv : (K, K), changed in place
     """
-    K = P.shape[1]
-    for start in range(first, last, _CHUNK):
+    K, last = P.shape[1], len(alphas)
+    for start in range(0, last, _CHUNK):
         stop = min(start + _CHUNK, last)
         n = stop - start
-        inputs = a * P[start:stop]
+        inputs, through, Z, NY, kappa = np.empty((n, K)), np.empty((n, K)), np.empty((n, K)), np.empty((n, K)), np.empty(n)
+        c = np.empty(n)
+        for i in range(n):
+            for k in range(K):
+                inputs[i, k] = a * P[start + i, k]
         if start > 0:
-            inputs += np.dot(G[start:stop, :start] * w[:start], Y[:start])
-        through = np.dot(inputs, Minv)
-        Z, NY, kappa = np.empty((n, K)), np.empty((n, K)), np.empty(n)
+            shares = np.empty((n, start))
+            for i in range(n):
+                for j in range(start):
+                    shares[i, j] = G[start + i, j] * w[j]
+            add_matrix_product(inputs, shares, Y[:start])
+        times_symmetric(inputs, Minv, through)
         f, fade = 1.0, 1.0
         for i in range(n):
             s = start + i
-            alpha, beta = steps[0, s], steps[1, s]
+            alpha, beta = alphas[s], betas[s]
             h, Nh, y, z = inputs[i], through[i], Y[s], Z[i]
             for k in range(K):
                 h[k] *= fade
                 Nh[k] *= fade
             for j in range(i):
-                c = w[start + j] * G[s, start + j]
-                for k in range(K):
-                    h[k] += c * Y[start + j, k]
-                    Nh[k] += c * NY[j, k]
+                c[j] = w[start + j] * G[s, start + j]
+            add_combination(c, Y[start:], i, h)
+            add_combination(c, NY, i, Nh)
+            row_products(Z, i, h, c)
             for j in range(i):
-                c = 0.0
-                for k in range(K):
-                    c += Z[j, k] * h[k]
-                c *= kappa[j]
-                for k in range(K):
-                    Nh[k] -= c * Z[j, k]
+                c[j] *= -kappa[j]
+            add_combination(c, Z, i, Nh)
             for k in range(K):
                 y[k] = f * Nh[k]
             symmetric_product(Minv, y, NY[i])
-            f /= 1.0 - beta
+            row_products(Z, i, y, c)
+            for j in range(i):
+                c[j] *= -kappa[j]
             for k in range(K):
                 z[k] = NY[i, k]
-            for j in range(i):
-                c = 0.0
-                for k in range(K):
-                    c += Z[j, k] * y[k]
-                c *= kappa[j]
-                for k in range(K):
-                    z[k] -= c * Z[j, k]
-            zy = 0.0
+            add_combination(c, Z, i, z)
+            f /= 1.0 - beta
             for k in range(K):
                 z[k] *= f
+            zy = 0.0
+            for k in range(K):
                 zy += z[k] * y[k]
             kappa[i] = beta / (1.0 + beta * zy) / f
             fade *= 1.0 - alpha
@@ -141,33 +156,52 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, 
         for j in range(start):
             w[j] *= fade
         a *= fade
-        if n == 1:
+        less = np.empty((K, n))
+        for i in range(n):
             for k in range(K):
-                c = kappa[0] * Z[0, k]
-                for j in range(K):
-                    Minv[k, j] = f * (Minv[k, j] - c * Z[0, j])
-        else:
-            update = np.dot(Z.T * kappa, Z)
-            for k in range(K):
-                for j in range(K):
-                    Minv[k, j] = f * (Minv[k, j] - update[k, j])
+                less[k, i] = -kappa[i] * Z[i, k]
+        add_matrix_product(Minv, less, Z)
+        for k in range(K):
+            for j in range(K):
+                Minv[k, j] *= f
     return a
 
 
 @kernel
+def learn(
+    X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, Minv: Floats, watch: Watch, work: Work, Y: Array
+) -> Learned:
+    """Several blocks, until the guard has to look.
+
+    Parameters
+    ----------
+    X : (N, D)
+    ends : (m,)
+        Where the blocks end.
+    alphas, betas : (N,)
+    B, scale : (K, D), changed in place
+        The weights are s times B.
+    M, Minv : (K, K), changed in place
+    work
+        Room for the largest block.
+    Y : (N, K), filled
+    """
+    s = scale.s
+    first, keep, level, trace = 0, 1.0, 0.0, 0.0
+    for last in ends:
+        compress_block(X, first, last, B, work)
+        s = recur(work.P, work.G, alphas[first:last], betas[first:last], s, work.w, work.Y, Minv)
+        trace, kept, s = expand_block(betas[first:last], B, Scale(s, scale.least), M, work)
+        hand_out(work.Y, first, last, Y)
+        first, keep, level = last, keep * kept, max(level, trace)
+        if is_due(watch, first, keep, level, trace, norm_of(M) * norm_of(Minv), len(M)):
+            break
+    return first, s, keep, level, trace
+
+
+@kernel
 def recur_open(
-    stack: Array,
-    row: Array,
-    n: int,
-    s: float,
-    alpha: float,
-    beta: float,
-    a: float,
-    w: Floats,
-    steps: Floats,
-    Y: Floats,
-    Minv: Floats,
-    out: Array,
+    stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, Minv: Floats, out: Array
 ) -> float:
     """Sample n of an open block: `recur` for one sample, with the inner products taken on the way.
 
@@ -178,8 +212,7 @@ def recur_open(
     row : (D,)
     s : float
         What the first K rows of the stack are to be multiplied by.
-    alpha, beta : float
-    a, w, steps, Y, Minv
+    a, w, alphas, betas, Y, Minv
         As in `recur`.
     out : (K,), filled
         The output, in the precision of the stack.
@@ -195,18 +228,18 @@ def recur_open(
         return -1.0
     symmetric_product(Minv, z, y)
     symmetric_product(Minv, y, z)
-    keep = 1.0 - beta
+    keep = 1.0 / (1.0 - betas[n])
     zy = 0.0
     for k in range(K):
-        z[k] /= keep
         zy += z[k] * y[k]
-    kappa = beta / (1.0 + beta * zy)
+    kappa = betas[n] / (1.0 + betas[n] * keep * zy) * keep * keep
     for i in range(K):
         c = kappa * z[i]
         for j in range(K):
-            Minv[i, j] = Minv[i, j] / keep - c * z[j]
-    hand_out(Y, n, alpha, beta, steps, out)
-    return fade(n, alpha, a, w)
+            Minv[i, j] = keep * Minv[i, j] - c * z[j]
+    for k in range(K):
+        out[k] = y[k]
+    return fade(n, alphas[n], a, w)
 
 
 class FSM(SimilarityMatching):
@@ -245,7 +278,7 @@ class FSM(SimilarityMatching):
     (20, 2)
     """
 
-    _kernels = recur, recur_open
+    _kernels = Kernels(recur, recur_open, learn)
 
     def __init__(
         self,

@@ -26,7 +26,20 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import lapack
 
 from online_psp.algorithms._base import BlockSize
-from online_psp.algorithms._similarity import Schedule, SimilarityMatching, fade, hand_out, open_input
+from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching
+from online_psp.algorithms._similarity_blocks import (
+    Ends,
+    Learned,
+    Scale,
+    Watch,
+    Work,
+    compress_block,
+    expand_block,
+    fade,
+    hand_out,
+    is_due,
+    open_input,
+)
 from online_psp.engine.checks import check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.symmetric import largest_of
@@ -89,12 +102,11 @@ def _solve_and_update(y: Floats, beta: float, R: Floats, v: Floats) -> None:
 
 
 @kernel
-def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, w: Floats, Y: Floats, R: Floats) -> float:
-    """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
+def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floats, Y: Floats, R: Floats) -> float:
+    """The samples of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
     v = np.empty(K)
-    for s in range(first, last):
-        alpha, beta = steps[0, s], steps[1, s]
+    for s in range(len(alphas)):
         y = Y[s]
         for k in range(K):
             y[k] = a * P[s, k]
@@ -102,25 +114,32 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, a: float, 
             c = w[j] * G[s, j]
             for k in range(K):
                 y[k] += c * Y[j, k]
-        _solve_and_update(y, beta, R, v)
-        a = fade(s, alpha, a, w)
+        _solve_and_update(y, betas[s], R, v)
+        a = fade(s, alphas[s], a, w)
     return a
 
 
 @kernel
+def learn(
+    X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, R: Floats, watch: Watch, work: Work, Y: Array
+) -> Learned:
+    """Several blocks, until the guard has to look; as `fsm.learn`."""
+    s = scale.s
+    first, keep, level, trace = 0, 1.0, 0.0, 0.0
+    for last in ends:
+        compress_block(X, first, last, B, work)
+        s = recur(work.P, work.G, alphas[first:last], betas[first:last], s, work.w, work.Y, R)
+        trace, kept, s = expand_block(betas[first:last], B, Scale(s, scale.least), M, work)
+        hand_out(work.Y, first, last, Y)
+        first, keep, level = last, keep * kept, max(level, trace)
+        if is_due(watch, first, keep, level, trace, trace / np.diag(R).min() ** 2, len(M)):
+            break
+    return first, s, keep, level, trace
+
+
+@kernel
 def recur_open(
-    stack: Array,
-    row: Array,
-    n: int,
-    s: float,
-    alpha: float,
-    beta: float,
-    a: float,
-    w: Floats,
-    steps: Floats,
-    Y: Floats,
-    R: Floats,
-    out: Array,
+    stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, R: Floats, out: Array
 ) -> float:
     """Sample n of an open block; as `fsm.recur_open`."""
     K = out.shape[0]
@@ -130,9 +149,10 @@ def recur_open(
     y = Y[n]
     for k in range(K):
         y[k] = v[k]
-    _solve_and_update(y, beta, R, v)
-    hand_out(Y, n, alpha, beta, steps, out)
-    return fade(n, alpha, a, w)
+    _solve_and_update(y, betas[n], R, v)
+    for k in range(K):
+        out[k] = y[k]
+    return fade(n, alphas[n], a, w)
 
 
 class SM(SimilarityMatching):
@@ -146,7 +166,7 @@ class SM(SimilarityMatching):
         Start for the lateral weights, symmetric and positive definite; ``I/100`` by default.
     """
 
-    _kernels = recur, recur_open
+    _kernels = Kernels(recur, recur_open, learn)
 
     def __init__(
         self,

@@ -113,7 +113,7 @@ def checked_step(value: Any, name: str, most: float) -> float:
 
 def checked_steps(steps: Any, n: int, most: float) -> Floats:
     """Step sizes given by the user for n samples."""
-    array = np.asarray(steps, dtype=np.float64)
+    array = np.array(steps, dtype=np.float64, order="C")
     if array.shape != (n,):
         raise ValueError(f"steps must be one number for each of the {n} samples; got shape {array.shape}.")
     wrong = ~((array >= 0.0) & (array <= most))

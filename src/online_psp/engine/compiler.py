@@ -78,7 +78,7 @@ def _made_from(function: Callable[..., Any]) -> bytes:
         files.add(current.__code__.co_filename)
         for name in current.__code__.co_names:
             value = current.__globals__.get(name)
-            inner = getattr(value, "py_func", None)
+            inner = getattr(value, "py_func", None) or getattr(value, "_defn", None)  # a kernel, or an intrinsic
             if inner is not None and inner not in seen:
                 seen.add(inner)
                 waiting.append(inner)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import vstack
 
-from online_psp.engine.blas import add_product, full_gram, matmul
+from online_psp.engine.blas import add_product, matmul, row_products
 from online_psp.engine.csr import scatter_add
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sparse_store import Compressed, SparseStore, compress
+from online_psp.engine.symmetric import fill_upper
+from online_psp.engine.tiles import suit
 from online_psp.engine.types import Array, Floats
 
 
@@ -29,8 +31,9 @@ def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
         there = rows.library.of(B)
         P, G = (to_host(each).astype(np.float64, copy=False) for each in (rows.X @ there.T, rows.X @ rows.X.T))
         return P, G
-    X = rows.dense(B.dtype)
-    return matmul(X, B.T).astype(np.float64, copy=False), full_gram(X).astype(np.float64, copy=False)
+    P, G = row_products(rows.dense(B.dtype), B)
+    fill_upper(G)
+    return P, G
 
 
 def squares(rows: AnyRows) -> Floats:
@@ -54,8 +57,13 @@ def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any
         of = rows.library.of
         return np.asarray(to_host(of(A) @ of(B) + of(C) @ rows.X), dtype=B.dtype)
     if isinstance(rows, DenseRows):
-        new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
-        add_product(new, 1.0, C, rows.dense(B.dtype))
+        X = rows.dense(B.dtype)
+        if suit(X, B):
+            new = np.zeros_like(B)
+            add_product(new, 1.0, A, B)
+        else:
+            new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
+        add_product(new, 1.0, C, X)
         return new
     centring = _compressed(rows, B[:0]).centring
     CL, Cl = centring.right(C)

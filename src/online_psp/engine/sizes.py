@@ -16,6 +16,8 @@ STRIP = 8192
 """Columns of a row that a single-sample product works on at a time."""
 LARGE_STACK = 1 << 22
 """Numbers in a basis from which on BLAS, with its threads, beats the loop for single samples."""
+TILED_BASIS = 1 << 18
+"""Numbers in a basis up to which tiles beat BLAS."""
 TILE_BYTES = 1 << 26
 """Columns of a basis that are recombined at a time."""
 GRAM_AHEAD = 1 << 21
@@ -33,6 +35,8 @@ _FAR = 20e9  # bytes a second from memory
 _NEAR_BYTES = 1 << 24
 _PACKING = 3.0  # a pass inside a matrix product costs this much more: the library reorders what it multiplies
 _ADDING = 1.6  # and this much where a few rows are added to the basis, which are read and written in small pieces
+_TILED_BLOCK = 1e-6  # seconds of overhead of a block in a compiled loop over blocks
+_TILED_CLOSE = 4e-6  # and of one call that closes an open block
 _LOOPS = 5e9  # multiplications and additions a second in compiled loops
 
 
@@ -71,6 +75,16 @@ class FixedCost(NamedTuple):
         """Samples that `fit_next` gathers: every pending one is a row more to read."""
         pair = 4 * D / _bandwidth(D, K) + self.pairs * K / _LOOPS
         return _rounded(math.sqrt(self.seconds(D, K, _ADDING) / pair), 8, 8, 64)
+
+
+def tiled_block_rows(D: int, K: int) -> int:
+    """Rows for `fit_block` where products are tiles: they copy no more than the rows themselves, and a block makes no calls."""
+    return _rounded(math.sqrt((_TILED_BLOCK + 24 * D * K / _NEAR) / (D / _FLOPS)), 8, 16, 64)
+
+
+def tiled_open_rows(D: int, K: int) -> int:
+    """Samples that `fit_next` gathers where a tiled product closes the block."""
+    return _rounded(math.sqrt((_TILED_CLOSE + 16 * D * K / _bandwidth(D, K)) / (4 * D / _bandwidth(D, K))), 8, 8, 64)
 
 
 def _rounded(size: float, step: int, least: int, most: int) -> int:

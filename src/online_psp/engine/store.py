@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from online_psp.engine.blas import add_product, full_gram, gram, matmul
+from online_psp.engine.blas import add_product, full_gram, matmul, row_products
 from online_psp.engine.compiler import kernel
 from online_psp.engine.sizes import LARGE_STACK, STRIP
 from online_psp.engine.types import Array, Floats
@@ -145,10 +145,12 @@ class DenseStore:
         self._rows: Array | None = None
 
     def compress(self, rows: Array, G: Array | None = None) -> tuple[Floats, Floats]:
-        P = matmul(rows, self.stack[: self.K].T, self.s)
-        G = gram(rows) if G is None else G
-        self._rows = rows
-        return P.astype(np.float64, copy=False), G.astype(np.float64, copy=False)
+        self._rows, B = rows, self.stack[: self.K]
+        if G is not None:
+            return matmul(rows, B.T, self.s).astype(np.float64, copy=False), G.astype(np.float64, copy=False)
+        P, G = row_products(rows, B)
+        P *= self.s
+        return P, G
 
     def add(self, a: float, C: Floats) -> None:
         X, rows = self._in_hand(), self.stack[: self.K]
