@@ -9,6 +9,8 @@ import pytest
 
 from online_psp.engine import tiles
 from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, row_products, turn_lower
+from online_psp.engine.row_products import combined
+from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Array
 
 RNG = np.random.default_rng(0)
@@ -104,3 +106,12 @@ def test_rows_that_tiles_do_not_take_are_multiplied_all_the_same() -> None:
         P, G = row_products(rows, B)
         np.testing.assert_allclose(P, X @ B.T, atol=1e-12)
         np.testing.assert_allclose(np.tril(G), np.tril(X @ X.T), atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [3, 5, 8])
+@pytest.mark.parametrize("D", [60, 60_000])
+def test_a_basis_may_gain_and_lose_directions(k: int, D: int) -> None:
+    """With tiles and with BLAS."""
+    rng = np.random.default_rng(k)
+    B, X, A, C = (rng.standard_normal(shape) for shape in ((5, D), (25, D), (k, 5), (k, 25)))
+    np.testing.assert_allclose(combined(DenseRows(X), B, A, C), A @ B + C @ X, rtol=0, atol=1e-12, err_msg="A B + C X")

@@ -59,7 +59,7 @@ def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any
     if isinstance(rows, DenseRows):
         X = rows.dense(B.dtype)
         if suit(X, B):
-            new = np.zeros_like(B)
+            new = np.zeros((len(A), B.shape[1]), dtype=B.dtype)
             add_product(new, 1.0, A, B)
         else:
             new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)

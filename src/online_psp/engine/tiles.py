@@ -2,7 +2,7 @@
 
 BLAS copies both factors into an order of its own before it multiplies. Where a block has a few dozen rows and the basis fits in the caches,
 that copying, and the calls, cost about as much as the product. The products here read the basis where it is, and take 0.6 to 0.9 times as
-long on one core (ADR 13). They never wake a thread, and kernels can call them.
+long on one core (ADR 15). They never wake a thread, and kernels can call them.
 
 The rows of a block are copied once, into *strips* of columns, one after the other (:func:`into_strips`). Rows that lie a power of two
 apart would otherwise push each other out of the caches.
