@@ -18,7 +18,7 @@ from online_psp.engine.types import Array, Floats
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
-_ONCE = 0.3  # below this, one subspace iteration is enough
+_ONCE = 0.1  # below this, one subspace iteration is enough
 _POWER = 6  # power iterations for ‖R‖
 _IMPLICIT = 64.0  # roundings of a step with sparse rows
 _RANGE = 1e-8  # of the variances kept, within which eigenvectors of inner products are trusted
