@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -78,6 +80,25 @@ def test_one_claim_at_a_time_within_a_process(tmp_path: Path) -> None:
     with claimed(tmp_path / "m.psp"):
         pass
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks by flock")
+def test_a_process_that_has_just_taken_the_lock_is_named(tmp_path: Path) -> None:
+    """It has the lock before it has written its number; the number there may be that of a run that was killed."""
+    import fcntl
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lock = tmp_path / ".m.psp.lock"
+    with open(lock, "w+") as file:
+        json.dump({"pid": gone.pid, "host": socket.gethostname()}, file)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        writer = threading.Timer(0.1, lock.write_text, [json.dumps({"pid": os.getppid(), "host": socket.gethostname()})])
+        writer.start()
+        with pytest.raises(OutputInUseError, match=f"process {os.getppid()};"), claimed(tmp_path / "m.psp"):
+            pass
+        writer.join()
 
 
 def _count_up(path: str, turns: int) -> None:

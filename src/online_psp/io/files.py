@@ -17,11 +17,13 @@ import os
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_PATIENCE = 50  # hundredths of a second that a process has for writing its number into the lock that it holds
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -219,15 +221,19 @@ else:
 
 
 def _holder(descriptor: int) -> str:
-    """The process that a lock file names, for messages."""
-    try:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        said: Any = json.loads(os.read(descriptor, 1000))
-        number, host = int(said["pid"]), str(said["host"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return "another process"
-    where = "" if host == socket.gethostname() else f" on {host}"
-    return f"this process ({number}) already" if not where and number == os.getpid() else f"process {number}{where}"
+    """The process that a lock file names, for messages; one that has just taken the lock is given a moment to write its number."""
+    for _ in range(_PATIENCE):
+        try:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            said: Any = json.loads(os.read(descriptor, 1000))
+            number, host = int(said["pid"]), str(said["host"])
+        except (OSError, ValueError, TypeError, KeyError):
+            number, host = 0, ""
+        here = host == socket.gethostname()
+        if number and (not here or os.name != "posix" or _alive(number)):  # otherwise it is what a killed run has left there
+            return f"this process ({number}) already" if here and number == os.getpid() else f"process {number}{'' if here else f' on {host}'}"
+        time.sleep(0.01)
+    return "another process"
 
 
 def _remove_leftovers(target: Path) -> None:
