@@ -229,9 +229,12 @@ def _holder(descriptor: int) -> str:
             number, host = int(said["pid"]), str(said["host"])
         except (OSError, ValueError, TypeError, KeyError):
             number, host = 0, ""
-        here = host == socket.gethostname()
-        if number and (not here or os.name != "posix" or _alive(number)):  # otherwise it is what a killed run has left there
-            return f"this process ({number}) already" if here and number == os.getpid() else f"process {number}{'' if here else f' on {host}'}"
+        if number and host != socket.gethostname():
+            return f"process {number} on {host}"
+        if number == os.getpid():
+            return f"this process ({number}) already"
+        if number and (os.name != "posix" or _alive(number)):  # otherwise it is what a killed run has left there
+            return f"process {number}"
         time.sleep(0.01)
     return "another process"
 
