@@ -209,7 +209,7 @@ def add_strips(B: Array, C: Array, strips: Array, n: int) -> None:
 
 @kernel
 def products(X: Array, B: Array) -> tuple[Floats, Floats]:
-    """``X Bᵀ`` (n, K) and ``X Xᵀ`` (n, n), the lower half, for X (n, D) and B (K, D); in double precision."""
+    """``X Bᵀ`` (n, K) and ``X Xᵀ`` (n, n), the lower half and zeros above it, for X (n, D) and B (K, D); in double precision."""
     n, (K, D) = len(X), B.shape
     P, G, strip = np.zeros((n, K)), np.zeros((n, n)), np.empty((n, _PITCH), dtype=X.dtype)
     for start in range(0, D, WIDTH):
@@ -217,6 +217,9 @@ def products(X: Array, B: Array) -> tuple[Floats, Floats]:
         _copy_strip(X, 0, n, start, width, strip)
         add_row_products(strip, B, n, K, start, width, False, P)
         add_row_products(strip, strip, n, n, 0, width, True, G)
+    for i in range(n):  # where tiles have left something: it would be part of states that hold G
+        for j in range(i + 1, n):
+            G[i, j] = 0.0
     return P, G
 
 
