@@ -27,10 +27,13 @@ def data_home() -> Path:
 
 @pytest.fixture
 def hear_ctrl_c() -> Iterator[None]:
-    """Where the tests run in the background of a script Ctrl-C is ignored, and child processes inherit that: not in these tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Where the tests run in the background of a script, or by nohup, signals are ignored, and child processes inherit that: not here."""
+    before = [(signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))]
+    if hasattr(signal, "SIGHUP"):
+        before.append((signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL)))
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

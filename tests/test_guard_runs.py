@@ -70,6 +70,7 @@ def test_a_slow_pipe_is_saved_when_it_is_time(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_allclose(model.components_, OnlinePCA(3).fit(X).components_, atol=1e-10)
 
 
+@pytest.mark.usefixtures("hear_ctrl_c")
 def test_a_signal_saves_what_has_arrived(tmp_path: Path) -> None:
     X = data(900, 8)
 
@@ -86,6 +87,7 @@ def test_a_signal_saves_what_has_arrived(tmp_path: Path) -> None:
     np.testing.assert_allclose(rest.components_, OnlinePCA(3).fit(X).components_, atol=1e-10)
 
 
+@pytest.mark.usefixtures("hear_ctrl_c")
 def test_a_silent_pipe_is_left_at_the_first_signal(tmp_path: Path) -> None:
     """Nothing arrives any more: the run must see the signal all the same, and not wait for a row."""
 

@@ -146,20 +146,22 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = target_of(path)
     lock = target.with_name(f".{target.name}.lock")
-    descriptor = _take(lock, os.fspath(path))
-    HELD.append(target)
-    try:
+    with contextlib.ExitStack() as held:
+        _take(lock, os.fspath(path), held)
+        HELD.append(target)
+        held.callback(HELD.remove, target)
         _remove_leftovers(target)
         yield target
-    finally:
-        HELD.remove(target)
-        with contextlib.suppress(OSError):
-            os.unlink(lock)
-        os.close(descriptor)
 
 
-def _take(lock: Path, name: str) -> int:
-    """The open, locked lock file."""
+def _release(lock: Path, descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(lock)
+    os.close(descriptor)
+
+
+def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
+    """Open the lock file and lock it; `held` releases it, also where a signal comes in the middle of this."""
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o644)
@@ -174,12 +176,13 @@ def _take(lock: Path, name: str) -> int:
             if not _lock(descriptor):
                 raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
             if _is_still(lock, descriptor):
+                held.callback(_release, lock, descriptor)
                 with contextlib.suppress(OSError):  # on a full disk the holder stays unnamed
                     os.ftruncate(descriptor, 0)
                     os.lseek(descriptor, 0, os.SEEK_SET)
                     os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-                return descriptor
-        except BaseException:
+                return
+        except (OutputError, OSError):
             os.close(descriptor)
             raise
         os.close(descriptor)  # whoever held it has removed the file in between
