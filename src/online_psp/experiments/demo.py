@@ -121,7 +121,9 @@ def run_estimator(make: Callable[[], Any], label: str, problem: Problem, target:
             stop = start + step if len(rows) - start - step >= K else len(rows)
             model.partial_fit(rows[start:stop])
 
-    fit(make(), X[: 2 * step])
+    warm = make()
+    fit(warm, X)  # all of it: what comes after the first rows is compiled too
+    _ = warm.components_
     model = make()
     block = microseconds(lambda: fit(model, X), len(X))
     fresh = make()
