@@ -95,6 +95,9 @@ def test_tiles_are_the_products(n: int, K: int, D: int, dtype: Any) -> None:
     np.testing.assert_allclose(one, basis + C.astype(np.float64) @ wide, rtol=0, atol=near, err_msg="B + C X")
     tiles.add_strips(two, C, strips, n)
     np.testing.assert_array_equal(two, one)
+    A = rng.standard_normal((K + 1, K)).astype(dtype)
+    made, more = tiles.combine(A, B, np.vstack([C, C[:1]]), X), np.vstack([C, C[:1]]).astype(np.float64)
+    np.testing.assert_allclose(made, A.astype(np.float64) @ basis + more @ wide, rtol=0, atol=near, err_msg="A B + C X")
 
 
 def test_rows_that_tiles_do_not_take_are_multiplied_all_the_same() -> None:

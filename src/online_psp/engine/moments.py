@@ -106,13 +106,19 @@ def take_one(
     return True
 
 
+@exact_kernel
+def _differences(x: Array, unit: float, origin: Floats, moved: Floats, point: Array) -> None:
+    """``point = x − mean/unit``. The origin goes first: far from zero, nothing else is left of a small difference."""
+    for j in range(x.shape[0]):
+        point[j] = ((unit * x[j] - origin[j]) - moved[j]) / unit
+
+
 @kernel
-def project_one(components: Array, x: Array, mean: Floats, unit: float, out: Array) -> None:
+def project_one(components: Array, x: Array, origin: Floats, moved: Floats, unit: float, out: Array) -> None:
     """``components (x − mean/unit)``, (K,)."""
     K, D = components.shape
     point = np.empty(D, dtype=components.dtype)
-    for j in range(D):
-        point[j] = x[j] - mean[j] / unit
+    _differences(x, unit, origin, moved, point)
     for k in range(K):
         total = components.dtype.type(0)
         row = components[k]
@@ -283,6 +289,13 @@ class Moments:
         """Centre one row into `out`, and move past it; False, and nothing is changed, where it is not finite or too large."""
         self._leave_sums()
         return take_one(row, share, unit, largest, center, self.count, self.origin, self.moved, self.variance, out)
+
+    def project(self, components: Array, x: Array, unit: float) -> Array:
+        """Coordinates, (K,), of a row in its own units, as far as it is from the mean."""
+        out: Array = np.empty(len(components), components.dtype)
+        origin, moved = (self.origin, self.moved) if self._sums is None else (self._sums.mean, np.zeros_like(self.moved))
+        project_one(components, x, origin, moved, unit, out)
+        return out
 
     def _leave_sums(self) -> None:
         """Keep the mean itself again, once rows are dense."""

@@ -14,7 +14,7 @@ from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sparse_store import Compressed, SparseStore, compress
 from online_psp.engine.symmetric import fill_upper
-from online_psp.engine.tiles import suit
+from online_psp.engine.tiles import combine, suit
 from online_psp.engine.types import Array, Floats
 
 
@@ -59,10 +59,8 @@ def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any
     if isinstance(rows, DenseRows):
         X = rows.dense(B.dtype)
         if suit(X, B):
-            new = np.zeros((len(A), B.shape[1]), dtype=B.dtype)
-            add_product(new, 1.0, A, B)
-        else:
-            new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
+            return combine(np.ascontiguousarray(A, dtype=B.dtype), B, np.ascontiguousarray(C, dtype=B.dtype), X)
+        new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
         add_product(new, 1.0, C, X)
         return new
     centring = _compressed(rows, B[:0]).centring

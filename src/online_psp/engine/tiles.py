@@ -235,6 +235,22 @@ def add_product(B: Array, C: Array, X: Array) -> None:
 
 
 @kernel
+def combine(A: Array, B: Array, C: Array, X: Array) -> Array:
+    """``A B + C X``, (m, D), for A (m, K), B (K, D), C (m, n) and X (n, D), all of one precision: one pass over both."""
+    (m, K), n, D = A.shape, X.shape[0], X.shape[1]
+    new, factors = np.zeros((m, D), dtype=B.dtype), np.empty((m, K + n), dtype=B.dtype)
+    factors[:, :K] = A
+    factors[:, K:] = C
+    strip = np.empty((K + n, WIDTH // 2 + 8), dtype=B.dtype)
+    for start in range(0, D, WIDTH // 2):
+        width = min(WIDTH // 2, D - start)
+        _copy_strip(B, 0, K, start, width, strip)
+        _copy_strip(X, 0, n, start, width, strip[K:])
+        add_rows(new, start, width, factors, strip, K + n)
+    return new
+
+
+@kernel
 def times_symmetric(X: Floats, S: Floats, out: Floats) -> None:
     """``out = X S`` for a symmetric S, (K, K)."""
     n, K = X.shape

@@ -13,7 +13,7 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
-from online_psp.engine.moments import Moments, Sums, following, project_one
+from online_psp.engine.moments import Moments, Sums, following
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
@@ -210,13 +210,12 @@ class Stream:
 
     def project(self, row: Array) -> Array:
         """Coordinates of a row, (D,), along what is shown; where values are missing, those that fit the others best."""
-        out: Array = np.empty(len(self.shown), self.dtype)
-        seen = ~np.isnan(row)
-        if self.careful is not None and not seen.all():
-            apart = (row - self.moments.mean / self._unit)[seen].astype(np.float64)
-            return fitted_along(self.shown.astype(np.float64), apart, seen).astype(self.dtype)
-        project_one(self.shown, row, self.moments.mean, self.unit or 1.0, out)
-        return out
+        if self.careful is not None:
+            seen = ~np.isnan(row)
+            if not seen.all():
+                apart = (row - self.moments.mean / self._unit)[seen].astype(np.float64)
+                return fitted_along(self.shown.astype(np.float64), apart, seen).astype(self.dtype)
+        return self.moments.project(self.shown, row, self.unit or 1.0)
 
     def _room(self, rows: AnyRows, weights: Floats) -> int:
         """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
