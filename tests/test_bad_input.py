@@ -166,3 +166,48 @@ def test_bad_starts() -> None:
 def test_no_basis_before_the_first_sample() -> None:
     with pytest.raises(ValueError, match="not known before the first sample"):
         FSM(K).get_components()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_that_are_not_numbers_are_refused_by_name(name: str) -> None:
+    cls = ALGORITHMS[name]
+    for option in cls.option_names:
+        for value in ("1", "a", [], np.ones(2), 1j, b"1"):
+            with pytest.raises(TypeError, match=f"{option} must be (a number|True or False); got"):
+                cls(K, D, **{option: value})
+    for value in (True, 1.5, None, [8]):
+        with pytest.raises(TypeError, match="block_size must be a whole number; got"):
+            cls(K, D, block_size=value)
+    with pytest.raises(ValueError, match="block_size must be a whole number, 1 or more, or 'auto'; got 'foo'"):
+        cls(K, D, block_size="foo")
+    for value in (0.1, "1/t", np.full(3, 0.1)):
+        with pytest.raises(TypeError, match=r"learning_rate must be a function of t, such as lambda t: 1 / \(t \+ 1\), or None; got"):
+            cls(K, D, learning_rate=value)
+    with pytest.raises(TypeError, match="dtype must be float64 or float32; got 5"):
+        cls(K, D, dtype=5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rate_of_the_wrong_type_leaves_the_model_alone(name: str) -> None:
+    X = spiked(60, D, K)
+    for value in ("0.1", None, True, np.full(2, 0.1), np.array([0.1]), 0.1j):
+        model = ALGORITHMS[name](K, learning_rate=lambda t, value=value: value if t == 40 else 0.1)
+        model.fit_block(X[:30])
+        before = model.state()
+        with pytest.raises(TypeError, match=r"learning_rate\(t=40\) must be a number; got"):
+            model.fit_block(X[30:])
+        assert same(before, model.state())
+        for steps in ["0.1"] if value is True else ["0.1", [value] * 10]:
+            with pytest.raises((TypeError, ValueError), match="steps"):
+                model.fit_block(X[:10], steps=steps)
+        assert same(before, model.state())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rate_of_zero_learns_nothing_and_stays_finite(name: str) -> None:
+    X = spiked(60, D, K)
+    model = ALGORITHMS[name](K, learning_rate=lambda t: 0.0)
+    for row in X[:10]:
+        assert np.isfinite(model.fit_next(row)).all()
+    assert np.isfinite(model.fit_block(X[10:])).all()
+    assert np.isfinite(model.get_components()).all()

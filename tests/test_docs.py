@@ -269,3 +269,16 @@ def test_extras_that_are_named_exist() -> None:
     for part in list(inside):
         inside |= set(re.findall(r"[\w-]+", extras[part][0].partition("[")[2])) if extras[part][0].startswith("online-psp[") else set()
     assert inside == set(extras) - {"all", "dev", "docs", "release"}, "all does not mean all"
+
+
+def test_the_import_contract_names_every_module_and_the_map_every_room() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][0]
+    assert "ignore_imports" not in contract
+    layers = [name.strip() for layer in contract["layers"] for name in layer.split("|")]
+    source = ROOT / "src" / "online_psp"
+    modules = {".".join(path.relative_to(source).with_suffix("").parts) for path in source.rglob("*.py")} - {"__init__", "io.__init__"}
+    unnamed = {module for module in modules if not any(module == layer or module.startswith(f"{layer}.") for layer in layers)}
+    assert not unnamed, f"modules in no layer of the import contract: {sorted(unnamed)}"
+    drawn = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## A new algorithm")[0]
+    rooms = {path.name for path in source.iterdir() if (path / "__init__.py").exists()}
+    assert not (absent := {room for room in rooms if f"`{room}/`" not in drawn}), f"rooms that the map leaves out: {sorted(absent)}"

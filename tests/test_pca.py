@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -394,3 +395,18 @@ def test_fit_next_takes_real_numbers() -> None:
         with pytest.raises(TypeError, match="fit_next takes real numbers; got dtype"):
             model.fit_next(row)
     assert model.n_samples_seen_ == 300
+
+
+def test_inverse_transform_takes_real_numbers_of_the_right_width_only() -> None:
+    model = OnlinePCA(3).fit(np.random.default_rng(3).standard_normal((50, 12)))
+    Z = np.ones((5, 3))
+    for bad in (Z.astype(str), Z + 0j, [["a", 1.0, 2.0]], np.array([[None, "x", 1.0]], dtype=object), np.full((2, 3), b"1")):
+        with pytest.raises(TypeError, match="inverse_transform takes real numbers; got"):
+            model.inverse_transform(bad)
+    for sparse_kind in (sparse.csr_array, sparse.coo_matrix, sparse.csc_matrix):
+        with pytest.raises(TypeError, match="inverse_transform takes a dense array of coordinates; got a sparse matrix"):
+            model.inverse_transform(sparse_kind(Z))
+    for bad in (Z[:, :2], np.ones((5, 12)), Z[0], np.ones((2, 2, 3)), None):
+        with pytest.raises((ValueError, TypeError), match="inverse_transform takes"):
+            model.inverse_transform(bad)
+    assert np.array_equal(model.inverse_transform(Z.astype(object)), model.inverse_transform(Z))

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, qr
 
+from online_psp.algorithms._first_rows import FirstRows, KeptRows
+from online_psp.algorithms._provided import BlockSize, Provided
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import (
     as_real,
+    check_block_size,
     check_count,
+    check_dtype,
     check_learned,
     checked_step,
     checked_steps,
@@ -25,23 +28,11 @@ from online_psp.engine.checks import (
     not_finite,
     sum_of_squares,
 )
-from online_psp.engine.frames import forward_substitute
 from online_psp.engine.libraries import Library
 from online_psp.engine.moments import Sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, as_rows
-from online_psp.engine.sizes import GRAM_AHEAD, FixedCost
+from online_psp.engine.sizes import GRAM_AHEAD
 from online_psp.engine.types import Array, Floats, Rate
-
-BlockSize: TypeAlias = int | Literal["auto"]
-
-BELOW_ONE = float(np.nextafter(1.0, 0.0))
-
-
-class KeptRows(NamedTuple):
-    """The first rows, until there are K, and the triangular factor of their Gram matrix."""
-
-    rows: Annotated[Array, "t", "D"]
-    factor: Annotated[Floats, "t", "K", "infinite"]
 
 
 class State(NamedTuple):
@@ -57,7 +48,7 @@ class State(NamedTuple):
     """(r, K): what a start given by the user is, until it is needed."""
 
 
-class StreamingAlgorithm(ABC):
+class StreamingAlgorithm(Provided):
     """The paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
 
     Until K rows have arrived they are kept as they are, and the answers are exact for them. The K-th row starts the algorithm from the thin
@@ -66,131 +57,20 @@ class StreamingAlgorithm(ABC):
     One thread at a time learns or reads; others wait for it. Reading changes nothing.
     """
 
-    #: The state once the algorithm has started: a NamedTuple.
-    Running: ClassVar[type[Any]]
-    #: The callables that give step sizes, in the order in which `_rates` returns them.
-    rate_names: ClassVar[tuple[str, ...]] = ("learning_rate",)
-    #: Other options of the class, all numbers.
-    option_names: ClassVar[tuple[str, ...]] = ()
-    #: The largest step that makes sense.
-    most_step: ClassVar[float] = BELOW_ONE
-    #: Whether arrays of other libraries stay where they are; otherwise they are taken to NumPy.
-    takes_arrays: ClassVar[bool] = False
-    #: Whether `block_size` is a parameter of the algorithm itself, so that results depend on it.
-    block_changes_results: ClassVar[bool] = False
-    #: Whether `OnlinePCA` takes it: its directions and variances come close to those of PCA on ordinary data, in any units.
-    learns_pca: ClassVar[bool] = True
-    #: Whether NaN is a missing value; otherwise it is refused.
-    handles_missing: ClassVar[bool] = False
-    #: What a block costs, for the choice of its size.
-    _cost: ClassVar[FixedCost]
-
     def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
         self.K = check_count(K, "K")
-        self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
-            raise ValueError(f"dtype must be float64 or float32; got {self.dtype}.")
-        if block_size != "auto":
-            check_count(block_size, "block_size")
-        self.block_size: BlockSize = block_size
+        self.dtype = check_dtype(dtype)
+        self.block_size = check_block_size(block_size)
         self.D: int | None = None
         self.t = 0
         """Samples seen."""
         self.learning_rate: Rate | None = None
         self._lock = threading.RLock()
-        self._kept: Array | None = None
-        self._kept_factor: Floats = np.zeros((0, 0))
+        self._first: FirstRows | None = None
         self._started = False
         self._library: Library | None = None  # of the last rows, where they were not NumPy's
         if D is not None:
             self.D = self._check_features(check_count(D, "D"))
-
-    # What an algorithm provides
-
-    @abstractmethod
-    def _begin(self, basis: Array) -> None:
-        """Start from `basis` (K×D, orthonormal rows)."""
-
-    @classmethod
-    @abstractmethod
-    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
-        """A model that stands where one of these K orthonormal directions (K, D), with these variances, would stand."""
-
-    def follow_total(self, total: float) -> None:  # noqa: B027
-        """Follow the total variance of the rows from this one on, where the algorithm has a use for what it leaves out."""
-
-    @staticmethod
-    def positive(variances: Floats, dtype: Any) -> Floats:
-        """Variances that an algorithm can divide by: the smallest are raised to what rounding would make of them."""
-        info = np.finfo(dtype)
-        least = max(float(info.eps) * float(variances[0]), float(info.tiny) ** 0.25)  # squares of its shares are in range
-        return np.asarray(np.maximum(variances.astype(np.float64), least))
-
-    @classmethod
-    def steps_of(cls, shares: Floats) -> Floats:
-        """Step sizes, (n,), of samples with these shares in a weighted average of all samples."""
-        return np.minimum(shares, cls.most_step)
-
-    @abstractmethod
-    def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
-        """The step sizes of samples t+1 … t+n, one array for each of `rate_names`."""
-
-    @abstractmethod
-    def _take_open(self, row: Array, step: float | None) -> Array:
-        """Learn from one sample, dense and of the right length, with the scheduled step size or a given one; returns its output."""
-
-    @abstractmethod
-    def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
-        """Learn from a block; returns its outputs, (n, K)."""
-
-    @abstractmethod
-    def _open_samples(self) -> int:
-        """Samples that the basis has not taken in yet."""
-
-    @abstractmethod
-    def _close(self) -> None:
-        """Bring the basis up to date with the open samples."""
-
-    @abstractmethod
-    def _use_store_for(self, rows: AnyRows) -> None:
-        """Keep the basis in a place that takes such rows; nothing is open."""
-
-    @abstractmethod
-    def _raw_basis(self) -> Array:
-        """(K, D) rows that span the subspace, best known directions first where the algorithm orders them; nothing is open."""
-
-    @abstractmethod
-    def _covariance_within(self, R: Floats) -> Floats:
-        """(K, K) covariance of the data in the orthonormal basis Q, where the raw basis, as columns, is ``Q R``; nothing is open."""
-
-    @abstractmethod
-    def _running_state(self) -> Any:
-        """The state after the start, as `Running`, in arrays of its own."""
-
-    @abstractmethod
-    def _restore(self, running: Any) -> None:
-        """Take up a state after the start; its arrays are copied."""
-
-    def _given_start(self) -> Floats | None:
-        """What there is of a start besides a basis, (r, K), in an array of its own."""
-        return None
-
-    def _take_start(self, start: Floats) -> None:
-        """Take it up again."""
-        raise ValueError("it has a start that the algorithm does not know")
-
-    @classmethod
-    def checked(cls, running: Any) -> Any:
-        """A state after the start that came from a file; raises a ValueError where it cannot be one."""
-        return running
-
-    @property
-    def cheap_to_read(self) -> bool:
-        """Whether reading now costs little of what it may cost at other moments."""
-        return True
-
-    def mend(self) -> None:  # noqa: B027
-        """Put right what a jump in the data may have left, where the algorithm needs that."""
 
     # Learning
 
@@ -300,8 +180,8 @@ class StreamingAlgorithm(ABC):
                 if self.D is None:
                     raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
                 kept = np.zeros((self.K, self.D), dtype=self.dtype)
-                if self._kept is not None:
-                    kept[: self.t] = self._kept[: self.t]
+                if self._first is not None:
+                    kept[: self.t] = self._first.rows[: self.t]
                 return np.asarray(qr(kept.T, mode="economic")[0])
             U = self._settled()._components(orthogonalize)
             check_learned(U)
@@ -369,7 +249,7 @@ class StreamingAlgorithm(ABC):
     def state(self) -> State:
         """Everything learned, in arrays of its own; the model is left as it is, its open block open."""
         with self._lock:
-            kept = None if self._kept is None else KeptRows(self._kept[: self.t].copy(), self._kept_factor[: self.t].copy())
+            kept = None if self._first is None else self._first.state(self.t)
             return State(self.t, kept, self._running_state() if self._started else None, None if self._started else self._given_start())
 
     @classmethod
@@ -383,8 +263,7 @@ class StreamingAlgorithm(ABC):
     def _set_state(self, state: State) -> None:
         self.t = state.t
         if state.kept is not None:
-            self._make_room(self.t)
-            self._kept[: self.t], self._kept_factor[: self.t] = state.kept  # type: ignore[index]
+            self._first = FirstRows.from_state(state.kept, self.K)
         if state.running is not None:
             self._started = True
             self._restore(state.running)
@@ -461,28 +340,17 @@ class StreamingAlgorithm(ABC):
 
     # The start
 
-    def _make_room(self, rows: int) -> None:
-        """Room for so many first rows at least."""
-        have = 0 if self._kept is None else len(self._kept)
-        if rows > have:
-            more = min(self.K, max(rows, 2 * have)) - have
-            empty, none = np.zeros((more, self._features()), dtype=self.dtype), np.zeros((more, self.K))
-            self._kept = empty if self._kept is None else np.concatenate([self._kept, empty])
-            self._kept_factor = none if have == 0 else np.concatenate([self._kept_factor, none])
-
     def _start_with(self, rows: Array, rates: tuple[Floats, ...]) -> Array:
-        """Keep rows until there are K of them, then start, and feed them with `rates`; outputs as in :meth:`_provisional`."""
+        """Keep rows until there are K of them, then start, and feed them with `rates`; returns outputs as in `FirstRows.add`."""
+        first = self._first if self._first is not None else FirstRows(self.K, rows.shape[1], self.dtype)
+        Y, t = first.add(rows, self.t), self.t + len(rows)
         self.D = rows.shape[1]
-        self._make_room(self.t + len(rows))
-        assert self._kept is not None
-        self._kept[self.t : self.t + len(rows)] = rows
-        Y = self._provisional(len(rows))
-        self.t += len(rows)
-        if self.t == self.K:
-            kept, self._kept, self._kept_factor = self._kept, None, np.zeros((0, 0))
-            self._begin(np.ascontiguousarray(qr(kept.T, mode="economic", check_finite=False)[0].T))
+        if t == self.K:
+            self._begin(first.basis())
             self._started = True
-            Y[-1] = self._feed_first(kept, rates)
+        self.t, self._first = t, None if self._started else first  # not before: a start that needs too much memory changes nothing
+        if self._started:
+            Y[-1] = self._feed_first(first.rows, rates)
         return Y
 
     def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
@@ -490,23 +358,6 @@ class StreamingAlgorithm(ABC):
         for start, stop in self._cuts(0, self.K, rates, self.block_rows):
             fed = self._take_block(kept[start:stop], [rate[start:stop] for rate in rates])
         return np.asarray(fed[-1])
-
-    def _provisional(self, n: int) -> Array:
-        """Outputs for the newest n of the kept rows: the coordinates of each in the QR basis of the rows up to it."""
-        assert self._kept is not None
-        t, L = self.t, self._kept_factor
-        Y = np.zeros((n, self.K), dtype=self.dtype)
-        products = matmul(self._kept[t : t + n], self._kept[: t + n].T).astype(np.float64)
-        for i, row in enumerate(products):
-            square = row[t + i]
-            forward_substitute(L, row, t + i)
-            left = square - float(row[: t + i] @ row[: t + i])
-            new = left > 1e-12 * square  # otherwise the row is a combination of earlier ones
-            row[t + i] = math.sqrt(left) if new else 0.0
-            L[t + i, : t + i] = row[: t + i]
-            L[t + i, t + i] = row[t + i] if new else math.inf
-            Y[i, : t + i + 1] = row[: t + i + 1]
-        return Y
 
     # Blocks
 

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import qr
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, sum_of_squares
+from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares
 from online_psp.engine.row_products import centred
 from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.sizes import FixedCost
@@ -62,7 +63,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
 
     def __init__(self, K: int, D: int | None, learning_rate: Rate | None, block_size: BlockSize, dtype: DTypeLike) -> None:
         super().__init__(K, D, block_size, dtype)
-        self.learning_rate = learning_rate
+        self.learning_rate = check_rate(learning_rate, "learning_rate")
         self._n = 0
         self._held: Array = np.zeros((0, 0))
         self._held_shares: Floats = np.zeros(0)

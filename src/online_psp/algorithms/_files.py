@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.algorithms._base import KeptRows, State, StreamingAlgorithm
+from online_psp.algorithms._base import State, StreamingAlgorithm
+from online_psp.algorithms._first_rows import KeptRows
 from online_psp.engine.types import Array, Rate
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.checks import check_rate, check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.frames import Frame
 from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.sizes import FixedCost, sparse_frame_rows
@@ -28,7 +29,7 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     def _set_up(self, learning_rate: Rate | None, Uhat0: ArrayLike | None, sigma2: Floats) -> None:
         """Take the step sizes and the start."""
-        self.learning_rate = learning_rate
+        self.learning_rate = check_rate(learning_rate, "learning_rate")
         self._sigma2 = sigma2
         if Uhat0 is not None:
             self._begin(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))).astype(self.dtype))

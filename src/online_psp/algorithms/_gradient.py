@@ -21,9 +21,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.checks import check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.compiler import kernel
 from online_psp.engine.moments import weights_left
 from online_psp.engine.rows import AnyRows
@@ -51,7 +52,7 @@ class Pace(NamedTuple):
             return self.scale * share / self.variance, self
         gradient = float(np.linalg.norm(x) * np.linalg.norm(y)) / len(y)
         v = self.v + share * (gradient - self.v)
-        return (self.scale * share / v if gradient > 0.0 else 0.0), self._replace(v=v)
+        return (self.scale * share / v if gradient > 0.0 and v > 0.0 else 0.0), self._replace(v=v)
 
 
 def own_steps(v: Floats, pace: Pace, x: Floats, y: Floats, share: float) -> tuple[Floats, Floats]:
@@ -93,7 +94,7 @@ def step_size(scale: float, variance: float, share: float, size: float, v: Float
     if variance > 0.0:
         return scale * share / variance
     v[k] += share * (size - v[k])
-    return scale * share / v[k] if size > 0.0 else 0.0
+    return scale * share / v[k] if size > 0.0 and v[k] > 0.0 else 0.0
 
 
 @kernel
@@ -151,14 +152,15 @@ class GradientAlgorithm(StreamingAlgorithm):
         if U0 is not None and D is None:
             D = np.shape(U0)[-1] if np.ndim(U0) else None
         super().__init__(K, D, block_size, dtype)
-        scale = self.default_scale if scale is None else scale
+        scale = self.default_scale if scale is None else check_number(scale, "scale")
+        variance = check_number(variance, "variance")
         if not 0 < scale < float("inf"):
             raise ValueError(f"scale must be positive and finite; got {scale!r}.")
         if not 0 <= variance < float("inf"):
             raise ValueError(f"variance must be positive and finite, or 0 for the running average; got {variance!r}.")
         if scale / (variance or 1.0) > _LARGEST_STEP:
             raise ValueError(f"scale={scale!r} with variance={variance!r} gives steps whose squares overflow; take a smaller scale.")
-        self.scale, self.variance, self.learning_rate = scale, variance, learning_rate
+        self.scale, self.variance, self.learning_rate = scale, variance, check_rate(learning_rate, "learning_rate")
         if U0 is not None:
             Q, R = np.linalg.qr(check_start(U0, "U0", (self.K, self._features())).T)
             self._begin(np.ascontiguousarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T, dtype=self.dtype))

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
-from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, row_squares
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._provided import BlockSize
+from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, row_squares
 from online_psp.engine.row_products import centred
 from online_psp.engine.rows import AnyRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CHECK_BYTES, FixedCost
@@ -48,7 +49,7 @@ class PartialAlgorithm(StreamingAlgorithm):
 
     def __init__(self, K: int, D: int | None, learning_rate: Rate | None, block_size: BlockSize, dtype: DTypeLike) -> None:
         super().__init__(K, D, block_size, dtype)
-        self.learning_rate = learning_rate
+        self.learning_rate = check_rate(learning_rate, "learning_rate")
 
     # What an algorithm provides
 

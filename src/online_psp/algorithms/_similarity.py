@@ -16,7 +16,7 @@ from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._blockwise import orthonormal_rows
 from online_psp.algorithms._similarity_blocks import FAINT, ILL, Learned, Scale, Watch, expand_open, settle, work_for
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.checks import check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.sizes import CENTRE_BYTES, LARGE_STACK, FixedCost, tiled_block_rows, tiled_open_rows
 from online_psp.engine.store import DenseStore, Store, least_scale
@@ -91,9 +91,11 @@ class SimilarityMatching(StreamingAlgorithm):
 
     def _set_up(self, schedule: Schedule, W0: ArrayLike | None, lateral: Floats | None) -> None:
         """Take the step sizes and the start; `lateral` is M."""
-        if not schedule.gamma > 0:
-            raise ValueError(f"gamma must be positive; got {schedule.gamma!r}.")
-        self.gamma, self.learning_rate, self.beta = schedule
+        gamma, learning_rate, beta = schedule
+        self.learning_rate, self.beta = check_rate(learning_rate, "learning_rate"), check_rate(beta, "beta")
+        self.gamma = check_number(gamma, "gamma")
+        if not self.gamma > 0:
+            raise ValueError(f"gamma must be positive; got {gamma!r}.")
         self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
         self._scale = 0.01
         if lateral is not None:

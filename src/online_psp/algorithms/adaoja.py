@@ -32,9 +32,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import lapack, solve_triangular
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._blockwise import BlockwiseAlgorithm, orthonormal_rows
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import add_product, full_gram, matmul
+from online_psp.engine.checks import check_number
 from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -122,9 +123,9 @@ class AdaOja(BlockwiseAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
-        if not 0.0 <= b0 < float("inf"):
+        self.b0 = check_number(b0, "b0")
+        if not 0.0 <= self.b0 < float("inf"):
             raise ValueError(f"b0 must be finite and not negative; got {b0!r}.")
-        self.b0 = b0
 
     @classmethod
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:

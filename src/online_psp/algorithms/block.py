@@ -41,11 +41,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import qr
 
-from online_psp.algorithms._base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._ritz import Model, advance, principal
 from online_psp.algorithms._sparse_state import SparseRunning, check, described, rows_again, running_sum
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import checked_step, evaluate_rate, not_finite, sum_of_squares
+from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares
 from online_psp.engine.moments import Sums, following, weights_left
 from online_psp.engine.row_products import centred, joined
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
@@ -136,6 +137,7 @@ class BlockPCA(StreamingAlgorithm):
     most_step = 1.0
     takes_arrays = True
     block_changes_results = True
+    allows_careful = True
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class BlockPCA(StreamingAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, block_size, dtype)
-        self.learning_rate = learning_rate
+        self.learning_rate = check_rate(learning_rate, "learning_rate")
         self._model: Model
         self._pending: list[AnyRows] = []  # rows held, where they are not dense
         self._shares: Floats = np.zeros(0)

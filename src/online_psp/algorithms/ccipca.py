@@ -28,10 +28,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BELOW_ONE, BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
+from online_psp.algorithms._provided import BELOW_ONE, BlockSize
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_variances
+from online_psp.engine.checks import check_number, check_variances
 from online_psp.engine.compiler import kernel
 from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.types import Array, Floats, Rate
@@ -155,9 +155,9 @@ class CCIPCA(FrameAlgorithm):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        if not ell >= 0:
+        self.ell = check_number(ell, "ell")
+        if not self.ell >= 0:
             raise ValueError(f"ell must not be negative; got {ell!r}.")
-        self.ell = ell
         if Uhat0 is not None and D is None:
             D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
         super().__init__(K, D, block_size, dtype)

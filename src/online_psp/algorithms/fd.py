@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import eigh
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._blockwise import BlockwiseAlgorithm, orthonormal_rows
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import add_product, full_gram, matmul
-from online_psp.engine.checks import check_count
+from online_psp.engine.checks import check_whole
 from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -120,7 +120,7 @@ class FrequentDirections(BlockwiseAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
-        self.sketch = check_count(int(sketch) if sketch == int(sketch) else sketch, "sketch", least=0)
+        self.sketch = check_whole(sketch, "sketch", least=0)
         if self.sketch > _LARGEST_SKETCH:
             raise ValueError(f"sketch must be at most {_LARGEST_SKETCH}; got {self.sketch}.")
         if 0 < self.sketch <= self.K:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching, inverse
 from online_psp.algorithms._similarity_blocks import (
     Ends,

@@ -26,8 +26,9 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._partial import RCOND, PartialAlgorithm, coordinates
+from online_psp.algorithms._provided import BlockSize
+from online_psp.engine.checks import check_number
 from online_psp.engine.types import Array, Floats, Rate
 
 SCALE = 5.0
@@ -59,7 +60,7 @@ def reference_step(state: GROUSEState, x: Floats, share: float, scale: float = S
     if not x[seen].any():
         return state, w
     v = v + share * (long**2 / len(w) - v)
-    if long <= 0 or off <= _NO_RESIDUAL * long:
+    if v <= 0 or off <= _NO_RESIDUAL * long:
         return GROUSEState(U, v), w
     theta = min(scale * share / v * off * long, math.atan(off / long))
     step = (np.cos(theta) - 1.0) * p / long + np.sin(theta) * r / off
@@ -104,9 +105,9 @@ class GROUSE(PartialAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
-        if not 0 < scale < float("inf"):
+        self.scale = check_number(scale, "scale")
+        if not 0 < self.scale < float("inf"):
             raise ValueError(f"scale must be positive and finite; got {scale!r}.")
-        self.scale = float(scale)
 
     @classmethod
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
@@ -127,7 +128,7 @@ class GROUSE(PartialAlgorithm):
         r = x - p if whole else np.where(seen, x - p, 0.0)
         long, off = float(np.linalg.norm(p)), float(np.linalg.norm(r))
         self._v += share * (long**2 / self.K - self._v)
-        if long > 0.0 and off > _NO_RESIDUAL * long:
+        if self._v > 0.0 and long > 0.0 and off > _NO_RESIDUAL * long:
             theta = min(self.scale * share / self._v * off * long, math.atan(off / long))
             step = ((math.cos(theta) - 1.0) / long) * p + (math.sin(theta) / off) * r
             U += np.outer(step, w / np.linalg.norm(w))

@@ -24,10 +24,10 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._blockwise import BlockwiseAlgorithm, orthonormal_rows
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import add_product, matmul
-from online_psp.engine.checks import check_count
+from online_psp.engine.checks import check_whole
 from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -120,7 +120,7 @@ class HistoryPCA(BlockwiseAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
-        self.iterations = check_count(int(iterations) if iterations == int(iterations) else iterations, "iterations")
+        self.iterations = check_whole(iterations, "iterations")
         if self.iterations > _MOST_ITERATIONS:
             raise ValueError(f"iterations must be at most {_MOST_ITERATIONS}: a few are enough, and a block would take as many products.")
 

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._frame import FrameAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_variances

@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import qr, svd
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._blockwise import BlockwiseAlgorithm
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.blas import matmul
+from online_psp.engine.checks import check_number
 from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -135,9 +136,12 @@ class IncrementalSVD(BlockwiseAlgorithm):
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(K, D, learning_rate, block_size, dtype)
-        if not 0.0 < forgetting <= 1.0:
+        self.forgetting = check_number(forgetting, "forgetting")
+        if not 0.0 < self.forgetting <= 1.0:
             raise ValueError(f"forgetting must be above 0 and at most 1; got {forgetting!r}.")
-        self.forgetting, self.center = forgetting, bool(center)
+        if not (isinstance(center, bool | np.bool_) or (isinstance(center, float) and center in (0.0, 1.0))):  # files store numbers
+            raise TypeError(f"center must be True or False; got {center!r}.")
+        self.center = bool(center)
 
     @classmethod
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:

@@ -32,8 +32,8 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from online_psp.algorithms._base import BlockSize
 from online_psp.algorithms._partial import RCOND, PartialAlgorithm, coordinates
+from online_psp.algorithms._provided import BlockSize
 from online_psp.engine.types import Array, Floats, Rate
 
 _FIRST = 0.01

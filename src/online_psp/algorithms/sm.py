@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import lapack
 
-from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching
 from online_psp.algorithms._similarity_blocks import (
     Ends,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,9 +20,49 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
         count = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number; got {value!r}.") from None
-    if isinstance(value, bool) or count < least:
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number; got {value!r}.")
+    if count < least:
         raise ValueError(f"{name} must be at least {least}; got {value!r}.")
     return count
+
+
+def check_whole(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number of at least `least`; a float without a fraction will do, because model files store options as floats."""
+    number = check_number(value, name)
+    return check_count(int(number) if number.is_integer() else value, name, least=least)
+
+
+def check_number(value: Any, name: str) -> float:
+    """A real number: neither a string that looks like one, nor a truth value, nor an array with a shape."""
+    if type(value) is float:
+        return value
+    if isinstance(value, str | bytes | bool | np.bool_) or np.ndim(value):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number; got {value!r}.") from None
+
+
+def check_block_size(value: Any) -> int | Literal["auto"]:
+    """A number of rows, or "auto"."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f"block_size must be a whole number, 1 or more, or 'auto'; got {value!r}.")
+        return "auto"
+    return check_count(value, "block_size")
+
+
+def check_dtype(value: Any) -> np.dtype[Any]:
+    """The dtype to compute in: float64 or float32."""
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        raise TypeError(f"dtype must be float64 or float32; got {value!r}.") from None
+    if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+        raise ValueError(f"dtype must be float64 or float32; got {dtype}.")
+    return dtype
 
 
 def unmasked(values: Any) -> Any:
@@ -95,6 +135,13 @@ def sum_of_squares(X: np.ndarray[Any, Any]) -> float:
     return dot(flat, flat)
 
 
+def check_rate(rate: Any, name: str) -> Rate | None:
+    """A schedule of step sizes: a function of t, or None."""
+    if rate is not None and not callable(rate):
+        raise TypeError(f"{name} must be a function of t, such as lambda t: 1 / (t + 1), or None; got {rate!r}.")
+    return rate  # type: ignore[no-any-return]
+
+
 def evaluate_rate(rate: Rate, t: int, n: int, name: str, most: float) -> Floats:
     """Step sizes of samples t+1 … t+n, each checked."""
     return np.array([checked_step(rate(step), f"{name}(t={step})", most) for step in range(t + 1, t + n + 1)], dtype=np.float64)
@@ -102,18 +149,15 @@ def evaluate_rate(rate: Rate, t: int, n: int, name: str, most: float) -> Floats:
 
 def checked_step(value: Any, name: str, most: float) -> float:
     """One step size: at least 0, and below `most`, or up to it where that is 1 itself."""
-    try:
-        step = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number; it gave {value!r}.") from None
+    step = check_number(value, name)
     if not 0.0 <= step <= most:
-        raise ValueError(f"{name} must be at least 0 and {f'at most {most:g}' if most >= 1.0 else 'below 1'}; it gave {step}.")
+        raise ValueError(f"{name} must be at least 0 and {f'at most {most:g}' if most >= 1.0 else 'below 1'}; got {step}.")
     return step
 
 
 def checked_steps(steps: Any, n: int, most: float) -> Floats:
     """Step sizes given by the user for n samples."""
-    array = np.array(steps, dtype=np.float64, order="C")
+    array = np.array(as_real(steps, "steps"), dtype=np.float64, order="C")
     if array.shape != (n,):
         raise ValueError(f"steps must be one number for each of the {n} samples; got shape {array.shape}.")
     wrong = ~((array >= 0.0) & (array <= most))

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh, solve_triangular
 from scipy.sparse import issparse
 
-from online_psp.algorithms._base import BlockSize, State
+from online_psp.algorithms._base import State
+from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._similarity import inverse
 from online_psp.algorithms.fsm import FSM
 from online_psp.engine.checks import check_count, checked_steps

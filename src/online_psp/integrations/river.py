@@ -17,6 +17,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.monitoring import Monitor
 from online_psp.pca import estimator as _pca
+from online_psp.pca.settings import CAREFUL
 
 try:
     from river import base
@@ -123,7 +124,7 @@ class OnlinePCA(base.MiniBatchTransformer):
                 algorithm=self.algorithm,
                 oversample=self.oversample,
                 whiten=self.whiten,
-                missing="impute" if self.algorithm == "block" else "error",
+                missing="impute" if self.algorithm in CAREFUL else "error",
             )
 
     def _row(self, x: dict[Any, Any]) -> Array:

@@ -179,8 +179,13 @@ def check_scores(X: Any, K: int) -> tuple[Any, Any]:
         raise TypeError("inverse_transform takes a dense array of coordinates; got a sparse matrix (use X.toarray()).")
     xp = foreign_namespace(X)
     scores = np.asarray(X) if xp is None else to_host(X)
+    if scores.dtype.kind == "O":
+        try:
+            scores = scores.astype(np.float64)
+        except (TypeError, ValueError):
+            raise TypeError("inverse_transform takes real numbers; got an array of objects that are not all numbers.") from None
     if scores.dtype.kind not in "fiub":
-        scores = scores.astype(np.float64)
+        raise TypeError(f"inverse_transform takes real numbers; got dtype {scores.dtype}.")
     if scores.ndim != 2 or scores.shape[1] != K:
         raise ValueError(f"inverse_transform takes coordinates along the {K} components, shape (n, {K}); got shape {scores.shape}.")
     return scores, xp

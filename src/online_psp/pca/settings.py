@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
-from online_psp.algorithms._base import BlockSize
+from online_psp.algorithms._provided import BlockSize
 from online_psp.pca.forgetting import HalfLife, check_half_life
 
 LEARNERS = tuple(name for name, cls in ALGORITHMS.items() if cls.learns_pca)
 """Algorithms that OnlinePCA takes."""
+CAREFUL = tuple(name for name in LEARNERS if ALGORITHMS[name].allows_careful)
+"""Those of them with which it offers missing="impute" and robust=True."""
 MAX_RANK = 512
 """Directions kept at most where a share of the variance is asked for."""
 SPARE = 32
@@ -96,8 +98,9 @@ def check_settings(estimator: Any) -> Settings:
     _truth(estimator.copy, "copy")
     robust = _truth(estimator.robust, "robust")
     for option, wanted in (("missing='impute'", estimator.missing == "impute"), ("robust=True", robust)):
-        if wanted and estimator.algorithm != "block":
-            raise ValueError(f"{option} needs algorithm='block'; got algorithm={estimator.algorithm!r}.")
+        if wanted and estimator.algorithm not in CAREFUL:
+            needed = " or ".join(f"algorithm={name!r}" for name in CAREFUL)
+            raise ValueError(f"{option} needs {needed}; got algorithm={estimator.algorithm!r}.")
     if estimator.standardize is True and estimator.center is False:
         raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
