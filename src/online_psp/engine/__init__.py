@@ -1,1 +1,1 @@
-"""The arithmetic under the algorithms: rows, where a basis is stored, compiled kernels, BLAS and block sizes."""
+"""The arithmetic that the algorithms share: rows, stores of a basis, compiled kernels, BLAS and block sizes."""

@@ -1,6 +1,6 @@
-"""A basis in an array of another library, through the array API standard: products run where the array is, the recurrence on the host.
+"""A basis in an array of another library (array API standard): products run on the array's device, the recurrence on the host.
 
-What crosses over for a block of n rows is ``P = X Bᵀ`` and ``G = X Xᵀ`` one way, and C (K×n) the other.
+For a block of n rows, ``P = X Bᵀ`` and ``G = X Xᵀ`` come to the host, and C (K×n) goes back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from online_psp.engine.types import Array, Floats
 
 
 class ArrayStore:
-    """B in an array of another library.
+    """A basis B (K×D) in an array of another library.
 
     Parameters
     ----------
     basis : (K, D)
     library : Library
-        Of the rows that are to come.
+        Library, device and precision of the rows that it will take.
     """
 
     def __init__(self, basis: Array, library: Library) -> None:

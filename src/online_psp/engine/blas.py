@@ -1,8 +1,8 @@
-"""Matrix products, all by one BLAS: SciPy's, which compiled kernels use too.
+"""Matrix products, all through one BLAS: SciPy's, which the compiled kernels use too.
 
-NumPy and SciPy bring a BLAS each, with threads of their own that spin for a while after every product. Where products of the two alternate,
-as in every block here, the threads of the one keep the cores from those of the other, and a small block takes milliseconds in place of
-microseconds. So nothing on the way of a sample goes through NumPy's. Small products do without either: see `online_psp.engine.tiles`.
+NumPy and SciPy each bring a BLAS of their own, whose threads spin for a while after every product. If products of the two alternated, as
+they would in every block here, the threads of one would keep the other's from the cores, and a small block would take milliseconds instead
+of microseconds. So no product on a sample's path goes through NumPy. Small products need neither: see `online_psp.engine.tiles`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def matmul(A: NDArray[Any], B: NDArray[Any], factor: float = 1.0) -> Array:
         if A.flags.f_contiguous:
             return np.asarray(gemv(factor, A, B))
         return np.asarray(gemv(factor, np.ascontiguousarray(A).T, B, trans=1))
-    # In the column order of BLAS this is (A B)ᵀ = Bᵀ Aᵀ; what is stored by columns goes in as it is, and is transposed there.
+    # In the column order of BLAS this is (A B)ᵀ = Bᵀ Aᵀ; a matrix stored by columns is passed as it is, and BLAS transposes it.
     gemm = blas.dgemm if dtype == _DOUBLE else blas.sgemm
     left, turn_left = _as_columns(B)
     right, turn_right = _as_columns(A)
@@ -41,7 +41,7 @@ def matmul(A: NDArray[Any], B: NDArray[Any], factor: float = 1.0) -> Array:
 
 
 def _as_columns(M: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """``Mᵀ`` as a matrix stored by columns, and whether that is yet to be transposed."""
+    """``Mᵀ`` as a matrix stored by columns, and whether BLAS still has to transpose it."""
     if M.flags.c_contiguous:
         return M.T, 0
     return (M, 1) if M.flags.f_contiguous else (np.ascontiguousarray(M).T, 0)
@@ -64,7 +64,7 @@ def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
 
 
 def turn_lower(A: Floats, B: Array) -> None:
-    """``B ← A B`` in place, for A lower triangular; what is above its diagonal is not read."""
+    """``B ← A B`` in place, for A lower triangular; entries above its diagonal are not read."""
     trmm = blas.dtrmm if B.dtype == _DOUBLE else blas.strmm
     trmm(1.0, A.astype(B.dtype, order="F"), B.T, side=1, lower=1, trans_a=1, overwrite_b=1)
 
@@ -85,7 +85,7 @@ def full_gram(X: Array) -> Array:
 
 
 def minus_gram(G: Floats, P: Floats) -> Floats:
-    """``G − P Pᵀ``, the lower half, in the memory of G where that can be."""
+    """The lower half of ``G − P Pᵀ``, computed in place if the layout of G allows it."""
     if not P.size:
         return np.ascontiguousarray(G)
     whole = blas.dsyrk(-1.0, np.ascontiguousarray(P).T, beta=1.0, c=np.ascontiguousarray(G).T, trans=1, overwrite_c=1)

@@ -66,7 +66,7 @@ def check_dtype(value: Any) -> np.dtype[Any]:
 
 
 def unmasked(values: Any) -> Any:
-    """A masked array with NaN where it is masked; anything else as it is. (NumPy drops the mask, and the values under it count.)"""
+    """Put NaN where a masked array is masked; return anything else as it is. (NumPy would drop the mask and use the values under it.)"""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         kind = values.dtype if values.dtype.kind == "f" else np.float64
         return np.where(np.ma.getmaskarray(values), np.nan, values.data).astype(kind)
@@ -85,7 +85,7 @@ def as_real(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def check_finite(rows: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
-    """Whether rows are finite in the precision that they will have, a bounded part at a time, so that little memory is needed."""
+    """Raise a ValueError unless all rows are finite after conversion to `dtype`; checks a part at a time, to save memory."""
     step = max(1, CHECK_BYTES // (max(1, rows.shape[1]) * dtype.itemsize))
     for start in range(0, len(rows), step):
         with np.errstate(over="ignore"):
@@ -95,7 +95,7 @@ def check_finite(rows: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
 
 
 def finite_gram(rows: Array, start: int, stop: int) -> Array:
-    """``X Xᵀ`` of some rows, the lower half; its diagonal tells whether all of them are finite."""
+    """The lower half of ``X Xᵀ`` for rows `start` … `stop`−1; raises a ValueError if its diagonal shows that one is not finite."""
     G = gram(rows[start:stop])
     _check_squares(rows, start, G.diagonal(), rows.dtype)
     return G
@@ -109,9 +109,9 @@ def _check_squares(rows: np.ndarray[Any, Any], start: int, squares: Array, dtype
 
 
 def not_finite(row: np.ndarray[Any, Any], at: int, dtype: np.dtype[Any], columns: Array | None = None) -> ValueError:
-    """What is wrong with row number `at`, whose values are given, with their columns where it is sparse.
+    """The error for row number `at`, which says what is wrong with its values.
 
-    `dtype` is the precision that the row will be cast to.
+    `dtype` is the precision that the row will be cast to, `columns` the columns of the values of a sparse row.
     """
     bad = ~np.isfinite(row)
     if bad.any():
@@ -123,14 +123,14 @@ def not_finite(row: np.ndarray[Any, Any], at: int, dtype: np.dtype[Any], columns
 
 
 def row_squares(X: np.ndarray[Any, Any]) -> Floats:
-    """``‖x‖²`` of every row: finite exactly where the row is and its square does not overflow."""
+    """``‖x‖²`` of every row: finite exactly if the row is finite and its square does not overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares: Floats = np.einsum("ij,ij->i", X, X)
     return squares
 
 
 def sum_of_squares(X: np.ndarray[Any, Any]) -> float:
-    """``‖X‖²``: one quick pass that tells whether everything is finite (if it is not, some row may be, or the sum overflowed)."""
+    """``‖X‖²`` in one quick pass: if it is finite, so is every value; if not, a value is not finite or the sum overflowed."""
     flat = X.ravel(order="K")
     return dot(flat, flat)
 
@@ -148,7 +148,7 @@ def evaluate_rate(rate: Rate, t: int, n: int, name: str, most: float) -> Floats:
 
 
 def checked_step(value: Any, name: str, most: float) -> float:
-    """One step size: at least 0, and below `most`, or up to it where that is 1 itself."""
+    """One step size, checked to be from 0 to `most`."""
     step = check_number(value, name)
     if not 0.0 <= step <= most:
         raise ValueError(f"{name} must be at least 0 and {f'at most {most:g}' if most >= 1.0 else 'below 1'}; got {step}.")
@@ -156,7 +156,7 @@ def checked_step(value: Any, name: str, most: float) -> float:
 
 
 def checked_steps(steps: Any, n: int, most: float) -> Floats:
-    """Step sizes given by the user for n samples."""
+    """Step sizes that a user gave for n samples, (n,), checked."""
     array = np.array(as_real(steps, "steps"), dtype=np.float64, order="C")
     if array.shape != (n,):
         raise ValueError(f"steps must be one number for each of the {n} samples; got shape {array.shape}.")
@@ -167,13 +167,13 @@ def checked_steps(steps: Any, n: int, most: float) -> Floats:
 
 
 def check_learned(*arrays: Array) -> None:
-    """Refuse to hand out what overflowed while it was learned, or was poisoned in a file that still passes its checks."""
+    """Raise a ValueError if learned arrays are not finite: they overflowed, or came from a manipulated file that passed its checks."""
     if not all(np.isfinite(array).all() for array in arrays):
-        raise ValueError("What the model has learned is not finite: its steps are too large, or its file was tampered with; start anew.")
+        raise ValueError("The model is no longer finite: its steps are too large, or its file was tampered with; start anew.")
 
 
 def check_variances(value: ArrayLike, K: int) -> Floats:
-    """Variances to start from, (K,)."""
+    """Variances to start from, (K,), checked."""
     variances = check_start(value, "sigma2_0", (K,))
     if (variances < 0).any():
         raise ValueError("sigma2_0 must not be negative.")
@@ -181,7 +181,7 @@ def check_variances(value: ArrayLike, K: int) -> Floats:
 
 
 def check_start(value: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:
-    """A start array given by the user."""
+    """An array that a user gave as a start, checked and copied."""
     array = np.array(as_real(value, name), dtype=np.float64)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")

@@ -1,11 +1,11 @@
-"""The one kernel decorator.
+"""The decorator that compiles a kernel.
 
 Every compiled function in the package goes through :func:`kernel`, so that the choice of compiler flags is made once. ``fastmath`` lets the
-compiler reorder sums (needed to vectorise a dot product) but not assume that NaN and infinity do not occur: the input checks rely on them.
+compiler reorder sums (needed to vectorise a dot product), but not assume that NaN and infinity never occur: the input checks rely on them.
 
-Machine code is kept on disk for the next process, and is never a reason to fail. Where it cannot be kept, kernels are compiled in every
-process, with one warning that says what to set. A file that is damaged is compiled anew: each begins with a digest of the rest. And code is
-used only with the very sources that it was made from, those of the kernels that it calls among them: they are compiled into it.
+Machine code is cached on disk for the next process, and the cache never makes a call fail. If it cannot be written, every process compiles
+for itself, after one warning that says what to set. A damaged file is noticed and compiled anew: each begins with a digest of the rest. And
+code is only used with the sources that it was made from, including those of the kernels that it calls, which are compiled into it.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _said: list[str] = []
 
 
 def kernel(function: F) -> F:
-    """Compile on first call, and keep the machine code on disk for the next process where that is possible.
+    """Compile a function at its first call, and cache the machine code on disk for the next process if possible.
 
-    A loop that sums *and* stores must be two loops. The compiler makes a vectorised and a plain version of it, which round differently, and
-    chooses by how far the arrays lie apart in memory: the result would change from run to run.
+    Write a loop that sums *and* stores as two loops. The compiler makes a vectorised and a plain version of it, which round differently,
+    and chooses by how far apart the arrays lie in memory: the result would change from run to run.
     """
     return _compiled(function, _FLAGS)
 
 
 def exact_kernel(function: F) -> F:
-    """The same with sums in the order in which they are written, at the price of dot products that are not vectorised.
+    """As `kernel`, but sums keep the order in which they are written, so dot products are not vectorised.
 
-    For recurrences that show every rounding. It also makes code that was just compiled agree with code from the cache, where kernels called
-    by kernels may have been optimised in another context.
+    For recurrences that amplify rounding. It also makes freshly compiled code agree with code from the cache, in which kernels called by
+    kernels may have been optimised in another context.
     """
     return _compiled(function, {**_FLAGS, "fastmath": False})
 
 
 def _compiled(function: F, flags: dict[str, Any]) -> F:
     compiled: Any = numba.njit(**flags)(function)
-    if hasattr(compiled, "enable_caching"):  # not where the compiler is switched off
+    if hasattr(compiled, "enable_caching"):  # it has none if the compiler is switched off
         try:
             compiled._cache = _KernelCache(function)
         except Exception as error:  # nowhere to write, or a folder that cannot be made
@@ -57,19 +57,19 @@ def _compiled(function: F, flags: dict[str, Any]) -> F:
 
 
 def _cannot_keep(error: Exception) -> None:
-    """Say once that every process compiles for itself."""
+    """Warn, once, that every process has to compile for itself."""
     if not _said:
         _said.append(str(error))
         warnings.warn(
-            "Compiled kernels cannot be kept on disk, so every process compiles them anew, which takes some seconds; "
-            f"set NUMBA_CACHE_DIR to a folder that can be written. ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
+            "Compiled kernels cannot be cached on disk, so every process compiles them anew, which takes some seconds; "
+            f"set NUMBA_CACHE_DIR to a writable folder. ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
             RuntimeWarning,
             stacklevel=3,
         )
 
 
 def _made_from(function: Callable[..., Any]) -> bytes:
-    """A digest of all that is compiled into a kernel besides its own module: kernels that it calls, wherever they are, and constants."""
+    """A digest of everything compiled into a kernel besides its own module: the kernels that it calls, wherever they are, and constants."""
     files: set[str] = set()
     constants: dict[str, str] = {}
     waiting, seen = [function], {function}
@@ -96,7 +96,7 @@ def _digest_of(path: str) -> bytes:
 
 
 class _DigestedFile(caching.IndexDataCacheFile):  # type: ignore[misc,unused-ignore]
-    """The files of one kernel, each after a digest of itself: what is damaged is not there."""
+    """The cache files of one kernel, each preceded by its digest; a damaged file counts as missing."""
 
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)
@@ -119,14 +119,14 @@ class _DigestedFile(caching.IndexDataCacheFile):  # type: ignore[misc,unused-ign
 
 
 def _checked(data: bytes) -> bytes:
-    """What comes after the digest."""
+    """The contents after the digest; raises an OSError if they do not match it."""
     if len(data) < _DIGEST or hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
         raise OSError("a file of compiled code is damaged")
     return data[_DIGEST:]
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc,unused-ignore]
-    """A cache that may fail to give or to keep, and then does nothing."""
+    """A cache whose failures to read or to write are ignored."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)

@@ -1,6 +1,6 @@
 """Kernels on the three arrays of a CSR matrix X (n×D): row i has ``data[indptr[i]:indptr[i+1]]`` in columns ``indices[…]``.
 
-`indptr` need not begin at zero, so that a part of the rows is a part of it and nothing is copied.
+`indptr` need not begin at zero, so a part of the rows is a slice of it, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def products(indptr: Array, indices: Array, data: Array, V: Array, S: Floats, P:
 
 @kernel
 def gram(indptr: Array, indices: Array, data: Array, heads: NDArray[np.int64], G: Floats) -> None:
-    """``G = X Xᵀ``, both triangles, by lists of the entries met so far in each column.
+    """``G = X Xᵀ``, both triangles, by means of lists of the entries met so far in each column.
 
-    It costs the pairs of entries that share a column. `heads` (D,) is −1 throughout, before and after.
+    The cost is that of the pairs of entries that share a column. `heads` (D,) is work space, −1 throughout before and after.
     """
     n = len(indptr) - 1
     base = indptr[0]
@@ -94,7 +94,7 @@ def column_moments(
     weights, total : (n,), float
         Weights of the rows, and their sum.
     means, spread : (D,)
-        Zero at first, and filled.
+        Must be zero; filled.
     """
     n, D = len(indptr) - 1, means.shape[0]
     present = np.zeros(D)

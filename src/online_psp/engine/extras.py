@@ -1,4 +1,4 @@
-"""Optional packages: name what is missing before any work is done, with the line that installs it."""
+"""Errors for optional packages that are not installed, raised before any work is done, with the pip line to install them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from importlib.util import find_spec
 
 
 class MissingPackageError(ImportError):
-    """An optional package that is not installed; the message has the line that installs it."""
+    """An optional package is not installed; the message has the pip line that installs it."""
 
 
 def need_matplotlib(purpose: str) -> None:
-    """Raise `MissingPackageError` where matplotlib is not installed.
+    """Raise `MissingPackageError` if matplotlib is not installed.
 
     Parameters
     ----------

@@ -20,12 +20,12 @@ from online_psp.engine.store import put_and_multiply
 from online_psp.engine.types import Array, Floats
 
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
-_MOST_CARRIED = 8  # blocks over which inner products of the basis are followed, before they are computed anew
-_SURE = 10.0  # how much larger pivots must be where they were followed
+_MOST_CARRIED = 8  # blocks over which inner products of the basis are updated, before they are computed anew
+_SURE = 10.0  # how much larger pivots must be if those inner products were only updated
 
 
 def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
-    """Columns of B that are worked on at a time, all of them unless there are very many, with those of X."""
+    """Columns of B to work on at a time, with the same columns of X: all of them, unless there are very many."""
     width = max(64, TILE_BYTES // (B.itemsize * (len(B) + len(X))))
     for start in range(0, B.shape[1], width):
         columns = slice(start, start + width)
@@ -33,7 +33,7 @@ def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
 
 
 def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
-    """``B ← A S + C X`` with ``S = B`` unless another `source` is given."""
+    """``B ← A S + C X``, where S is `source`, or B itself by default."""
     source = B if source is None else source
     A = A.astype(B.dtype, copy=False)
     for columns, part in tiles(B, X):
@@ -54,12 +54,14 @@ def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
 
 @kernel
 def _add_to_frame(stack: Array, at: int, row: Array, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
-    """Make `row` row `at` of the stack; its coordinates in the frame of the rows before it, the first `known` of which are orthonormal.
+    """Store `row` as row `at` of the stack, and fill in its coordinates in the frame of the rows before it.
+
+    The first `known` of those rows are orthonormal.
 
     Returns
     -------
     square, pivot : float
-        ``‖x‖²``, and what is left of it outside that frame.
+        ``‖x‖²``, and the part of it outside that frame.
     """
     products = np.empty(at + 1, dtype=stack.dtype)
     put_and_multiply(stack, at, row, products)
@@ -74,12 +76,12 @@ def _add_to_frame(stack: Array, at: int, row: Array, frame: Floats, known: int, 
 
 
 def over_stack(Z: Floats, frame: Floats) -> Floats:
-    """Coordinates over the stacked rows of what has coordinates Z over their orthonormal frame."""
+    """Turn coordinates Z over the orthonormal frame into coordinates over the stacked rows themselves."""
     return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
 
 
 class FrameState(NamedTuple):
-    """A frame with its open block, as far as it is in use."""
+    """The state of a frame, with the part of its open block that is in use."""
 
     basis: Annotated[Array, "K", "D"]
     rows: Annotated[Array, "held", "D"]
@@ -94,7 +96,7 @@ class FrameState(NamedTuple):
 
 
 def check_frame(state: FrameState, orthonormal: bool) -> None:
-    """Raise a ValueError where the parts of a state do not fit together."""
+    """Raise a ValueError if the parts of a state do not fit together."""
     (K, D), (n, m) = state.basis.shape, state.coordinates.shape
     width = D if state.direct else K + n
     held, known = 0 if state.direct else n, K if n and (state.direct or not orthonormal) else 0
@@ -105,12 +107,12 @@ def check_frame(state: FrameState, orthonormal: bool) -> None:
 
 
 class Frame:
-    """Coordinates in an orthonormal frame of the stacked rows.
+    """A basis and a block of samples, as coordinates in an orthonormal frame of their stacked rows.
 
     Q itself is never formed: row i of the stack is ``frame[i] @ Q`` for some orthonormal Q, with `frame` lower triangular (a Cholesky
-    factor of the Gram matrix of the stack), and whatever has coordinates z over Q is ``z @ inv(frame)`` over the stack. Where a pivot is
-    too small for the factor to be trusted, the careful way is taken: the rows themselves are made orthonormal (Householder for a block,
-    Gram–Schmidt twice for a single sample), which costs more and loses nothing.
+    factor of the Gram matrix of the stack), and a vector with coordinates z over Q has coordinates ``z @ inv(frame)`` over the stack. If a
+    pivot is too small for the factor to be trusted, the rows themselves are made orthonormal (Householder for a block, Gram–Schmidt twice
+    for a single sample), which costs more and loses no digits.
 
     Parameters
     ----------
@@ -119,14 +121,14 @@ class Frame:
     capacity : int
         Samples that the open block has room for.
     orthonormal : bool
-        Whether the recurrence keeps the basis so.
+        Whether the recurrence keeps the rows of the basis orthonormal.
 
     Attributes
     ----------
     n : int
         Samples in the open block.
     Z : (K, m)
-        Coordinates of the basis; the recurrence may change them in place. Empty for a basis that is `plain`, the first K coordinates.
+        Coordinates of the basis; the recurrence may change them in place. Empty if the basis is `plain`, that is, the first K coordinates.
     rows : (n, m)
         Coordinates of the samples.
     first : int
@@ -138,23 +140,23 @@ class Frame:
         self.capacity, self.n = capacity, 0
         self.stack: Array = np.empty((self.K + capacity, self.D), dtype=basis.dtype)
         self.stack[: self.K] = basis
-        self.orthonormal = orthonormal  # the basis is so by construction; what little it drifts is taken out now and then
+        self.orthonormal = orthonormal  # by construction; the little that it drifts is removed now and then
         self.direct = self.D <= self.K + capacity if direct is None else direct  # the coordinates are the features: nothing to compress
         m = self.D if self.direct else self.K + capacity
         self.open_Z = np.zeros((self.K if self.direct or not orthonormal else 0, m))
         self.open_coordinates = np.zeros((capacity, m))
         self.open_frame = np.eye(0 if self.direct else m)
-        self._known = 0  # how many rows of the open frame are those of the identity
-        self.drift = 0.0  # of the basis from orthonormality, at most, in units of rounding
-        self.H: Floats | None = None  # B Bᵀ, lower half, as it follows from the coordinates of the last block; not for an orthonormal basis
+        self._known = 0  # rows of the open frame that are rows of the identity
+        self.drift = 0.0  # bound on how far the basis is from orthonormal, in units of rounding
+        self.H: Floats | None = None  # lower half of B Bᵀ, updated from the coordinates of each block; None for an orthonormal basis
         self.carried = 0  # blocks since it was computed from B
-        self._triangular = True  # no component holds anything of the old ones after it, over the rows of the stack
+        self._triangular = True  # component k has no coordinates along the old components after k
         self.loaded: tuple[Floats, Floats, int] | None = None
         self.X: Array | None = None
         self._source: Array | None = None
         self._frame: Floats | None = None
         eps = float(np.finfo(basis.dtype).eps)
-        self._trust = 10.0 * math.sqrt(eps)  # smallest squared pivot, relative to the row, that subtraction gets right to half the digits
+        self._trust = 10.0 * math.sqrt(eps)  # the smallest squared pivot, relative to the row, of which subtraction keeps half the digits
         self._negligible = 4.0 * eps
 
     @property
@@ -163,7 +165,7 @@ class Frame:
         return self.stack[: self.K]
 
     def load(self, X: Array, G: Array | None = None) -> None:
-        """Compress a whole block, (n, D), given the lower half of ``X Xᵀ`` where that is known."""
+        """Compress a whole block, (n, D); `G` is the lower half of ``X Xᵀ``, if it is known."""
         n, K, B = len(X), self.K, self.basis
         self.X, self._source, self._triangular = X, None, True
         if self.D <= K + n:
@@ -194,21 +196,21 @@ class Frame:
 
     @property
     def plain(self) -> bool:
-        """Whether the coordinates of the basis are the first K ones."""
+        """Whether the basis is the first K coordinate vectors of the frame."""
         return self.orthonormal and self.first != self.D
 
     def _start_from(self, frame: Floats) -> None:
-        """Take coordinates of the stack, (K + n, m), as those of the basis and of the samples."""
+        """Take the coordinates of the stack, (K + n, m), apart into those of the basis and of the samples."""
         K = self.K
         Z = np.zeros((0 if self.orthonormal else K, frame.shape[1]))
         Z[:, :K] = frame[: len(Z), :K]
         self.loaded = Z, frame[K:], K
 
     def _basis_factor(self) -> Floats | None:
-        """The Cholesky factor of ``B Bᵀ``, or None where it cannot be trusted.
+        """The Cholesky factor of ``B Bᵀ``, or None if it cannot be trusted.
 
-        A look at the basis costs as much as K/4 samples. So one that is orthonormal by construction is taken to be so until rounding may
-        have moved it, and inner products of another are followed from block to block.
+        Computing it from the basis costs as much as K/4 samples. So a basis that is orthonormal by construction is taken to be so until
+        rounding may have moved it, and the inner products of any other basis are updated from block to block.
         """
         if self.orthonormal and self.drift < max(_MOST_DRIFT, 64 * self.K):
             return np.eye(self.K)
@@ -223,18 +225,18 @@ class Frame:
 
     @property
     def _least_pivot(self) -> float:
-        """How small a squared pivot may be, relative to the row; inner products that were followed must leave larger ones."""
+        """The smallest squared pivot to trust, relative to the row; it is larger if the inner products were only updated."""
         return _SURE * self._trust if self.carried else self._trust
 
     def _look_again(self, factor: Callable[[], Floats | None]) -> Floats | None:
-        """After a pivot that is too small: once more with inner products of the basis as it is, unless they were."""
+        """After too small a pivot, factor again with inner products computed from the basis, unless they already were."""
         if not self.carried:
             return None
         self.H = None
         return factor()
 
     def _factor(self, P: Floats, G: Floats) -> Floats | None:
-        """The Cholesky factor of the stack's Gram matrix, or None where it cannot be trusted."""
+        """The Cholesky factor of the stack's Gram matrix, or None if it cannot be trusted."""
         K, n = P.shape[1], len(P)
         basis_factor = self._basis_factor()
         if basis_factor is None:
@@ -255,7 +257,7 @@ class Frame:
         K = self.K
         Q, R = qr(np.concatenate([self.basis, X]).T, mode="economic", overwrite_a=True, check_finite=False)
         frame: Floats = R.T.astype(np.float64)
-        # Householder signs are arbitrary; a basis that is orthonormal by construction keeps the ones it has.
+        # Householder signs are arbitrary; a basis that is orthonormal by construction keeps its own.
         signs = np.where(np.diag(frame) < 0, -1.0, 1.0)
         self._frame = None
         self._source, self.X = np.ascontiguousarray((Q[:, :K] * signs[:K]).T, dtype=X.dtype), np.ascontiguousarray(Q[:, K:].T)
@@ -263,7 +265,7 @@ class Frame:
         self._start_from(frame)
 
     def expand(self) -> None:
-        """Move the basis to what has coordinates Z; the block in hand is then let go."""
+        """Move the basis to the rows that have coordinates Z; the block in hand is done with."""
         X, frame = self._in_hand()
         B, K = self.basis, self.K
         if self.first == self.D:  # the coordinates are the features
@@ -280,7 +282,7 @@ class Frame:
         self._let_go()
 
     def expand_by(self, P: Floats, T: Floats) -> None:
-        """Move the basis B, which is orthonormal, to ``B − Pᵀ T`` with T (n, m) in coordinates; the block in hand is then let go."""
+        """Move an orthonormal basis B to ``B − Pᵀ T``, T (n, m) in coordinates; the block in hand is done with."""
         X, frame = self._in_hand()
         B, K, n = self.basis, self.K, len(X)
         P, T = P[:n], T[:n]
@@ -344,11 +346,11 @@ class Frame:
         self._known = self.known()
 
     def known(self) -> int:
-        """How many rows of the open frame are those of the identity, all of the basis or none."""
+        """How many rows of the open frame are rows of the identity: all K of the basis, or none."""
         return self.K if not self.direct and np.array_equal(self.open_frame[: self.K, : self.K], np.eye(self.K)) else 0
 
     def add(self, x: Array) -> bool:
-        """Compress one more sample of the open block; False, and nothing is changed, where it is not finite."""
+        """Compress one more sample of the open block; returns False, and changes nothing, if it is not finite."""
         if not math.isfinite(dot(x, x)):
             return False
         if self.n == 0:
@@ -373,7 +375,7 @@ class Frame:
         return True
 
     def _orthogonalise(self, at: int, coordinates: Floats, norm: float) -> float:
-        """Put the unit residual of the newest row in its place; what is left of its norm, and its coordinates to full precision."""
+        """Replace the newest row by its unit residual, with coordinates to full precision; returns the norm of the residual."""
         row, stack = self.stack[at], self.stack[:at]
         triangle = self.open_frame[:at, :at]
         correction = coordinates[:at].copy()
@@ -391,7 +393,7 @@ class Frame:
         return residual
 
     def state(self) -> FrameState:
-        """All of it, in arrays of its own, and no larger than the open block needs."""
+        """The whole state, in arrays of its own, no larger than the open block needs."""
         n, K, direct = self.n, self.K, self.direct
         m = self.D if direct else K + n
         held = 0 if direct else n  # the samples of a direct block are not in the stack
@@ -412,7 +414,7 @@ class Frame:
 
     @classmethod
     def from_state(cls, state: FrameState, capacity: int, orthonormal: bool) -> Frame:
-        """The frame again, with room for more samples."""
+        """A frame with this state, and room for more samples."""
         n, m = state.coordinates.shape
         made = cls(state.basis, max(capacity, n + 1), orthonormal, state.direct)
         made.n = n

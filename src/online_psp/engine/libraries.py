@@ -10,7 +10,7 @@ from online_psp.engine.types import Array
 
 
 class Library:
-    """An array library, a device and a precision: what new arrays have to be of."""
+    """An array library with a device and a precision, in which to make new arrays."""
 
     def __init__(self, xp: Any, like: Any, dtype: Any) -> None:
         from array_api_compat import device
@@ -29,7 +29,7 @@ class Library:
 
 
 def namespace_of(X: Any) -> Any:
-    """The array API namespace of X; None for NumPy's, and for what is no array of such a library."""
+    """The array API namespace of X; None if X is a NumPy array or no array at all."""
     if isinstance(X, np.ndarray | list | tuple) or not (hasattr(X, "__array_namespace__") or type(X).__module__.split(".")[0] == "torch"):
         return None
     try:
@@ -42,7 +42,7 @@ def namespace_of(X: Any) -> Any:
 
 
 def to_host(X: Any) -> Array:
-    """A NumPy array with the same values; no copy where that can be had."""
+    """A NumPy array with the same values, without a copy if possible."""
     if hasattr(X, "detach"):  # torch
         return np.asarray(X.detach().cpu().numpy())
     return np.asarray(X.get() if hasattr(X, "get") else X)

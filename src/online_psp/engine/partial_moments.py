@@ -1,7 +1,7 @@
-"""Mean and variances of features that are not always observed: each counts its own weights.
+"""Mean and variances of features that are not always observed: every feature has a sum of weights of its own.
 
-As in `online_psp.engine.moments`, but a row has a share of its own in the average of every feature: ``s_j = w/W_j``, W_j the weights of the
-rows in which feature j was observed. Where every value is observed these are the moments of `Moments`.
+As in `online_psp.engine.moments`, but a row has another share in the average of every feature: ``s_j = w/W_j``, W_j the sum of the weights
+of the rows in which feature j was observed. If every value is observed, these are the moments of `Moments`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from online_psp.engine.types import Array, Floats
 
 @kernel
 def take_observed(rows: Floats, weights: Floats, decays: Floats, center: bool, known: Floats, mean: Floats, variance: Floats) -> None:
-    """Centre rows in place, where they are not NaN, and move the moments of each feature past them.
+    """Centre the observed values of rows in place, and update the moments of each feature.
 
     Parameters
     ----------
     rows : (n, D), changed in place
     weights : (n,)
-        None negative; a row that weighs nothing is centred, and moves nothing.
+        Not negative; a row of weight zero is centred, and changes no moment.
     decays : (n,)
-        What is left of all earlier weights when a row comes.
+        Factor by which all earlier weights fade when a row comes.
     known : (D,), changed in place
-        Weights of each feature.
+        Sum of the weights of each feature.
     mean, variance : (D,), changed in place
     """
     for i in range(rows.shape[0]):
@@ -55,7 +55,7 @@ class PartialMoments(Moments):
     Attributes
     ----------
     known : (D,)
-        Weights of the rows in which each feature was observed, faded where the stream forgets.
+        Sum of the weights of the rows in which each feature was observed, faded if the stream forgets.
     """
 
     def __init__(self, D: int) -> None:
@@ -86,9 +86,9 @@ class PartialMoments(Moments):
         return 0.0 if self.weight <= 0.0 else min(max(1.0 - float(self.known.mean()) / self.weight, 0.0), 1.0)
 
     def take_partial(self, rows: Floats, weights: Floats, decays: Floats, center: bool) -> Floats:
-        """Centre rows, (n, D), in place where they are not NaN, and move past them; their shares, (n,), in the average of all rows.
+        """Centre the observed values of rows (n, D) in place, and update the moments; returns the shares of the rows in the average, (n,).
 
-        A row without any value must weigh nothing.
+        A row without any observed value must have weight zero.
         """
         shares: Floats = np.zeros(len(weights))
         for i, (weight, decay) in enumerate(zip(weights, decays, strict=True)):
@@ -101,7 +101,7 @@ class PartialMoments(Moments):
 
 
 def merge_partial(one: PartialMoments, two: PartialMoments, center: bool) -> tuple[PartialMoments, Array]:
-    """Both streams as one, and the vector, (D,), whose square is what the difference of their means adds to the variances."""
+    """The moments of both streams together, and the vector (D,) whose square the difference of their means adds to the variances."""
     merged = PartialMoments(len(one.variance))
     merged.count, merged.weight, merged.squares = one.count + two.count, one.weight + two.weight, one.squares + two.squares
     merged.known = one.known + two.known

@@ -1,7 +1,7 @@
-"""The innermost part of a matrix product, a tile of sums that stays in registers, written in the compiler's own terms.
+"""The innermost part of a matrix product: a tile of sums that stays in registers, written in LLVM's own terms.
 
-The compiler finds vector instructions for a loop over columns, but keeps no tile in registers while another loop goes down the rows, which
-is what makes a product quick.
+A product is quick if its sums stay in registers while a loop runs down the rows. The compiler vectorises a loop over columns, but does not
+keep the sums in registers by itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numba.extending import intrinsic
 from online_psp.engine.types import Array
 
 VECTOR = 32
-"""Bytes that are multiplied at a time. Machines with shorter registers take two."""
+"""Bytes multiplied at a time; machines with shorter registers use two of them."""
 
 
 def register_tile(tall: int, vectors: int) -> Callable[..., None]:
-    """A function that adds ``C[i : i + tall, :n] X[:n, x : x + w]`` to ``B[i : i + tall, b : b + w]``, with w so many vectors wide.
+    """A function that adds ``C[i : i + tall, :n] X[:n, x : x + w]`` to ``B[i : i + tall, b : b + w]``, where w is `vectors` registers wide.
 
-    The sums are kept in registers while it goes down the rows of X, which the compiler does not find out for itself.
+    The sums stay in registers while it runs down the rows of X.
     """
 
     def width(dtype: Any) -> int:
@@ -83,19 +83,19 @@ class _Tile:
         return self.builder.add(self.i, ir.Constant(self.i.type, rows))
 
     def place(self, array: Any, row: Any, column: Any) -> Any:
-        """Where an entry is."""
+        """Pointer to an entry."""
         kind, made = array
         shape, strides = cgutils.unpack_tuple(self.builder, made.shape), cgutils.unpack_tuple(self.builder, made.strides)
         return cgutils.get_item_pointer2(self.context, self.builder, made.data, shape, strides, kind.layout, [row, column])
 
     def places(self, array: Any, row: Any, column: Any) -> list[Any]:
-        """Where the vectors are that begin with an entry."""
+        """Pointers to the vectors that begin at an entry."""
         first, pointer = self.place(array, row, column), self.vector.as_pointer()
         steps = [ir.Constant(self.b.type, k * self.lanes) for k in range(self.vectors)]
         return [self.builder.bitcast(self.builder.gep(first, [step]), pointer) for step in steps]
 
     def spread(self, number: Any) -> Any:
-        """A vector of one number."""
+        """A vector that repeats one number."""
         word = ir.IntType(32)
         alone = self.builder.insert_element(self.undefined, number, ir.Constant(word, 0))
         return self.builder.shuffle_vector(alone, self.undefined, ir.Constant(ir.VectorType(word, self.lanes), [0] * self.lanes))

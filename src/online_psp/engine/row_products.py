@@ -1,4 +1,4 @@
-"""Products of rows of any kind with a basis in NumPy; each function asks once what the rows are."""
+"""Products of rows of any kind (dense, sparse, another library's) with a basis in NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from online_psp.engine.types import Array, Floats
 
 
 def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
-    """``X Bᵀ`` (n, K) and ``X Xᵀ`` (n, n), both halves, in double precision; sparse rows are centred as they say."""
+    """``X Bᵀ`` (n, K) and all of ``X Xᵀ`` (n, n), in double precision; sparse rows are centred by their own sums."""
     if isinstance(B, SparseStore):
         assert isinstance(rows, SparseRows)
         return B.compress(rows)
@@ -37,7 +37,7 @@ def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
 
 
 def squares(rows: AnyRows) -> Floats:
-    """``‖x‖²`` of every row, (n,), in double precision; sparse rows are centred as they say."""
+    """``‖x‖²`` of every row, (n,), in double precision; sparse rows are centred by their own sums."""
     if isinstance(rows, SparseRows):
         S = np.zeros(rows.D) if rows.sums is None else rows.sums.vector
         return np.asarray(_compressed(rows, np.zeros((0, rows.D))).centred_gram(float(S @ S)).diagonal())
@@ -47,8 +47,9 @@ def squares(rows: AnyRows) -> Floats:
 
 
 def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any:
-    """``A B + C X``, (K, D), a new array; sparse rows are centred as they say. A store moves in place, past rows of which it has the
-    products.
+    """``A B + C X``, (K, D), a new array; sparse rows are centred by their own sums.
+
+    If B is a store, it has the products of these rows, and moves in place.
     """
     if isinstance(B, SparseStore):
         B.move(A, C)
@@ -74,14 +75,14 @@ def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any
 
 
 def centred(rows: AnyRows, dtype: np.dtype[Any]) -> Array:
-    """The rows themselves, (n, D), dense; sparse ones are centred as they say."""
+    """The rows as a dense array, (n, D); sparse rows are centred by their own sums."""
     if isinstance(rows, SparseRows):
         return _compressed(rows, np.zeros((0, rows.D))).centred_rows(dtype)
     return rows.dense(dtype)
 
 
 def widened(rows: AnyRows) -> AnyRows:
-    """The rows in double precision; those of another library are taken to NumPy."""
+    """The rows in double precision; rows of another library are copied to NumPy."""
     if isinstance(rows, SparseRows):
         wide = rows[:]
         wide.data = rows.data.astype(np.float64, copy=False)
@@ -90,7 +91,7 @@ def widened(rows: AnyRows) -> AnyRows:
 
 
 def joined(parts: Sequence[AnyRows]) -> AnyRows:
-    """Rows of one kind, one after the other; sparse ones keep the weights and the running sum of the first."""
+    """Rows of one kind, concatenated; sparse rows keep their weights, and the running sum of the first part."""
     first = parts[0]
     if len(parts) == 1:
         return first

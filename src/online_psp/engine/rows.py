@@ -28,7 +28,7 @@ class Rows(Protocol):
     def __getitem__(self, part: slice) -> Any: ...
 
     def dense(self, dtype: np.dtype[Any]) -> Array:
-        """(n, D) in NumPy, C-contiguous, in this precision; a view where that can be had."""
+        """(n, D) in NumPy, C-contiguous, in this precision; a view if possible."""
 
     def check_finite(self, dtype: np.dtype[Any]) -> None:
         """Raise a ValueError that names the first row with NaN, infinity, or squares that overflow in this precision."""
@@ -60,15 +60,15 @@ class DenseRows:
 
 
 class SparseRows:
-    """Rows of a CSR matrix, with the way they are centred; a slice shares the arrays.
+    """Rows of a CSR matrix, and how to centre them; a slice shares the arrays.
 
     Parameters
     ----------
     matrix : CSR, (n, D)
     weights : (n,), optional
-        What each row counts in the mean.
+        Weight of each row in the mean.
     sums : Sums, optional
-        The running sum of the rows before these. Without it the rows are taken as they are, and not centred.
+        The running sum of the rows before these; without it the rows are not centred.
     """
 
     def __init__(self, matrix: Any, weights: Floats | None = None, sums: Sums | None = None) -> None:
@@ -143,7 +143,7 @@ class ArrayRows:
     def __init__(self, X: Any, dtype: Any = None) -> None:
         xp = namespace_of(X)
         if X.ndim != 2:
-            raise ValueError(f"Samples must be rows, two dimensions; got {X.ndim}.")
+            raise ValueError(f"Samples must be the rows of a two-dimensional array; got {X.ndim} dimensions.")
         if dtype is None:
             dtype = np.float32 if X.dtype == xp.float32 else np.float64
         self.library = Library(xp, X, dtype)
@@ -186,16 +186,16 @@ AnyRows: TypeAlias = DenseRows | SparseRows | ArrayRows
 
 
 def as_rows(X: Any, dtype: np.dtype[Any], D: int | None = None, *, foreign: bool = False) -> AnyRows:
-    """Rows given by a user, checked for type and shape; whether they are finite is for `check_finite`.
+    """Rows given by a user, checked for type and shape; call `check_finite` to check their values.
 
     Parameters
     ----------
     X : (n, D)
-        An array, nested lists, a sparse matrix or, if `foreign`, an array of another library, which then stays where it is.
+        An array, nested lists, a sparse matrix or, if `foreign`, an array of another library, which then stays on its device.
     dtype : float64 or float32
         Precision that sparse and foreign rows are converted to now, and dense ones later.
     D : int, optional
-        Number of features, where it is known.
+        Number of features, if it is known.
     """
     if foreign and namespace_of(X) is not None:
         rows: AnyRows = ArrayRows(X, dtype)

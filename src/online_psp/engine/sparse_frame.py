@@ -1,4 +1,4 @@
-"""Frames for sparse rows: the whole basis moves, once a block, but no block is made dense unless its inner products do not tell enough."""
+"""Frames for sparse rows: the whole basis moves once a block; a block is made dense only if its inner products are too inaccurate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from online_psp.engine.types import Array, Floats
 
 
 class SparseFrame(Frame):
-    """A frame that takes sparse rows as well; for these it keeps inner products only, where their pivots can be trusted."""
+    """A frame that takes sparse rows as well; it keeps only their inner products, as long as the pivots can be trusted."""
 
     def __init__(self, basis: Array, capacity: int, orthonormal: bool) -> None:
         super().__init__(basis, capacity, orthonormal)
@@ -37,7 +37,7 @@ class SparseFrame(Frame):
             B = self.basis
             P = block.centred_products((B @ S).astype(np.float64))
             frame = self._factor(P, G)
-        if frame is None:  # few features, or rows that depend on others so closely that their inner products do not tell by how much
+        if frame is None:  # few features, or rows so nearly dependent that their inner products do not tell by how much
             super().load(block.centred_rows(self.basis.dtype))
             return
         self.X, self._source, self._frame = None, None, frame
@@ -63,7 +63,7 @@ class SparseFrame(Frame):
         return self.block is not None and self.X is None
 
     def _move(self, Z: Floats) -> None:
-        """Move the basis to what has coordinates Z, (K, K + n)."""
+        """Move the basis to the rows that have coordinates Z, (K, K + n)."""
         assert self.block is not None
         assert self._frame is not None
         Z = over_stack(Z, self._frame)

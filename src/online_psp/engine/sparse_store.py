@@ -1,8 +1,8 @@
-"""A basis for sparse rows, which are never made dense: the mean is taken out implicitly, and only features that occur are touched.
+"""A basis for sparse rows, which are never made dense: the mean is subtracted implicitly, and only features that occur are touched.
 
 With ``S`` the sum of the rows before a block and ``T`` their weight, the centred rows of the block are ``X̃ = L X − l Sᵀ``, where L (n×n,
-lower triangular) and l (n) follow from the weights alone (`moments.py` has the formula for one row). So whatever an algorithm asks of
-X̃ comes from products with X, which cost its non-zero entries, and from rank-one terms:
+lower triangular) and l (n) follow from the weights alone (`moments.py` has the formula for one row). So everything that an algorithm needs
+of X̃ comes from products with X, whose cost is its non-zero entries, and from rank-one terms:
 
 ====================  =============================================================
 ``X̃ Bᵀ``             ``L (X Bᵀ) − l (B S)ᵀ``
@@ -27,11 +27,11 @@ from online_psp.engine.sizes import REFRESH_ENTRIES
 from online_psp.engine.store import least_scale
 from online_psp.engine.types import Array, Floats
 
-_MOST_TURNED = 1e3  # condition of the matrix kept aside beyond which it is multiplied in
+_MOST_TURNED = 1e3  # condition number of A beyond which it is multiplied into V
 
 
 class Centring(NamedTuple):
-    """L and l of a block, in the form in which they are applied."""
+    """L and l of a block, stored as the vectors that they follow from."""
 
     scale: Floats
     """(n,): ``sqrt(T_{i−1}/T_i)``"""
@@ -72,7 +72,7 @@ class Centring(NamedTuple):
 
 
 class Compressed(NamedTuple):
-    """A block of sparse rows in hand, before it has been taken in."""
+    """A block of sparse rows with its products, before the basis has learned from it."""
 
     rows: SparseRows
     centring: Centring
@@ -96,7 +96,7 @@ class Compressed(NamedTuple):
         return L(L(self.G).T) - cross - cross.T + square * np.outer(offset, offset)
 
     def centred_rows(self, dtype: np.dtype[Any]) -> Array:
-        """X̃ itself, (n, D): for the few blocks whose inner products do not tell enough."""
+        """X̃ itself, (n, D), for the few blocks whose inner products are not accurate enough."""
         X = self.rows.dense(np.dtype(np.float64))
         if self.rows.sums is None:
             return X.astype(dtype)
@@ -104,7 +104,7 @@ class Compressed(NamedTuple):
         return np.ascontiguousarray(X, dtype=dtype)
 
     def take_in(self) -> None:
-        """Move the running sum past this block."""
+        """Add this block to the running sum."""
         if self.rows.sums is not None:
             self.rows.sums.take(self.rows)
 
@@ -120,7 +120,7 @@ def compress(rows: SparseRows, V: Array, heads: NDArray[np.int64]) -> Compressed
 
 
 class StoreState(NamedTuple):
-    """What a `SparseStore` is besides V and the running sum, in its letters."""
+    """The state of a `SparseStore` apart from V and the running sum."""
 
     s: float
     square: float
@@ -133,7 +133,7 @@ class StoreState(NamedTuple):
 class SparseStore:
     """``B = s A Vᵀ + q Sᵀ``: a block of sparse rows changes V only in the features that occur in it.
 
-    V is stored with a feature's K entries side by side. The matrix A, which stays the identity for SM and FSM, is multiplied in when it
+    V is stored with a feature's K entries side by side. The matrix A, which stays the identity for SM and FSM, is multiplied into V when it
     becomes ill-conditioned.
 
     Parameters
@@ -154,20 +154,20 @@ class SparseStore:
         self.refresh()
 
     def copy(self, sums: Sums | None) -> SparseStore:
-        """The same basis with a running sum of its own, equal to that of this one."""
+        """A copy with another running sum, which must be equal to this one's."""
         new = object.__new__(SparseStore)
         new.__dict__.update(self.__dict__)
         new.V, new.sums, new._heads = self.V.copy(), sums, self._heads.copy()
         return new
 
     def state(self) -> StoreState:
-        """All but V and the running sum, in arrays of its own."""
+        """The state apart from V and the running sum, in arrays of its own."""
         A = None if self.A is None else np.array(self.A)
         return StoreState(self.s, self.square, self._entries, self.q.copy(), self.BS.copy(), A)
 
     @classmethod
     def from_state(cls, V: Array, sums: Sums | None, state: StoreState) -> SparseStore:
-        """The store again, of V (D, K) and the running sum."""
+        """A store of this state, V (D, K) and the running sum."""
         new = cls(V.T, sums)
         new.s, new.square, new._entries = state.s, state.square, state.entries
         new.q, new.BS, new.A = state.q.copy(), state.BS.copy(), None if state.A is None else np.array(state.A)
@@ -178,7 +178,7 @@ class SparseStore:
         return np.zeros(self.D) if self.sums is None else self.sums.vector
 
     def refresh(self) -> None:
-        """Compute ``B S`` and ``‖S‖²`` anew; from block to block they are only followed."""
+        """Compute ``B S`` and ``‖S‖²`` anew; from block to block they are only updated."""
         S = self._sum
         self.square = float(S @ S)
         self.BS: Floats = self._through(self.s * (S @ self.V).astype(np.float64)) + self.square * self.q
@@ -205,7 +205,7 @@ class SparseStore:
         block, (rows, centring, XB, G, XS) = self._block, self._block
         weights = centring.weights
         CL, Cl = centring.right(C)
-        # The new sum is S + Xᵀ weights: what B and X̃ make of it follows from the small arrays.
+        # The new sum is S + Xᵀ weights; its products with B and X̃ follow from the small arrays.
         Gw = matmul(G, weights)
         S_new = self.square + float(weights @ XS)  # S · S_new
         old = self.BS + matmul(weights, XB)
@@ -232,7 +232,7 @@ class SparseStore:
             self.refresh()
 
     def _bound(self) -> None:
-        """Multiply A into V before dividing by it would cost digits."""
+        """Multiply A into V before it gets so ill-conditioned that dividing by it loses digits."""
         assert self.A is not None
         factor, _, failed = lapack.dgetrf(self.A)
         norm = np.abs(self.A).sum(axis=0).max()

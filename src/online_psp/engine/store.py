@@ -1,19 +1,19 @@
-"""Where a basis lives, and the three products of length D that a block needs of it.
+"""Where a basis is stored, and the three products of length D that a block needs.
 
 Over a block of n samples every algorithm here leaves its basis ``B`` (K×D) as a linear combination of the old basis and the samples ``X``
-(n×D). So the block is *compressed* into small arrays, ``P = X Bᵀ`` and ``G = X Xᵀ``, the algorithm *recurs* on those alone, sample by
-sample, and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
+(n×D). So the block is *compressed* into small arrays, ``P = X Bᵀ`` and ``G = X Xᵀ``; the algorithm *recurs* on those alone, sample by
+sample; and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
 
-:class:`Store` is what an algorithm asks of the place where the basis is:
+:class:`Store` is the interface between an algorithm and its basis. There are four implementations:
 
 :class:`DenseStore`
-    a NumPy array here; it also holds an *open* block, for one sample at a time;
+    a NumPy array, which also holds an *open* block for learning one sample at a time;
 :class:`~online_psp.engine.sparse_store.SparseStore`
-    the same for sparse rows, of which a block touches only the features that occur in it;
+    for sparse rows: a block touches only the features that occur in it;
 :class:`~online_psp.engine.array_store.ArrayStore`
     an array of another library, perhaps on a device;
 ``integrations.dask_columns.ColumnStore``
-    columns spread over the workers of a cluster.
+    columns distributed over the workers of a cluster.
 
 IPCA and CCIPCA need more than inner products: see `online_psp.engine.frames`.
 """
@@ -33,19 +33,19 @@ from online_psp.engine.types import Array, Floats
 
 
 class Store(Protocol):
-    """A basis B (K×D), wherever it is."""
+    """A basis B (K×D), wherever it is stored."""
 
     K: int
     D: int
 
     def compress(self, rows: Any, G: Array | None = None) -> tuple[Floats, Floats]:
-        """``P = X Bᵀ`` (n, K) and the lower half of ``G = X Xᵀ`` (n, n), given G where it is known; the rows are then in hand."""
+        """``P = X Bᵀ`` (n, K) and the lower half of ``G = X Xᵀ`` (n, n); pass G if it is known. The rows are then in hand."""
 
     def add(self, a: float, C: Floats) -> None:
-        """``B ← a B + C X`` for the rows in hand, C (K, n), which are then let go."""
+        """``B ← a B + C X`` for the rows in hand, C (K, n); they are then released."""
 
     def move(self, A: Floats, C: Floats) -> None:
-        """``B ← A B + C X`` for the rows in hand, A (K, K), which are then let go."""
+        """``B ← A B + C X`` for the rows in hand, A (K, K), C (K, n); they are then released."""
 
     def turn(self, A: Floats) -> None:
         """``B ← A B``."""
@@ -65,9 +65,9 @@ class Store(Protocol):
 
 @kernel
 def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> None:
-    """Make `row` row `last` of the stack, and multiply it with itself and the rows before it: ``products[i] = stack[i] · row``.
+    """Store `row` as row `last` of the stack, and multiply it with itself and the rows before it: ``products[i] = stack[i] · row``.
 
-    Where the stack is small this is as quick as BLAS, and cannot fall into the overhead of threads; where it is large they help.
+    On a small stack a plain loop is as quick as BLAS, and has no overhead of threads; on a large one BLAS is called, where threads help.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> No
         return
     for i in range(last + 1):
         products[i] = zero
-    for start in range(0, D, STRIP):  # as much of x as stays in the caches, and long enough to be fetched ahead
+    for start in range(0, D, STRIP):  # short enough that x stays in the caches, long enough to be prefetched
         stop = min(D, start + STRIP)
         x = row[start:stop]
         stack[last, start:stop] = x
@@ -111,16 +111,16 @@ def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> No
 
 @cache
 def least_scale(dtype: np.dtype[Any]) -> float:
-    """How small a factor outside an array may get before it is multiplied in: far from where its inverse would overflow."""
+    """The smallest factor to keep outside an array before it is multiplied in: far from where its inverse would overflow."""
     return math.cbrt(float(np.finfo(dtype).tiny))
 
 
 class DenseStore:
     """A basis in a NumPy array, and an open block below it.
 
-    The basis is ``s`` times the first K rows of the stack: then ``B ← a B + C X`` adds to them, and scaling costs nothing. (BLAS would
-    scale in a pass of its own.) The samples of an open block are the rows after them, so that a new one costs one matrix-vector product
-    with the stack, and the basis moves only when the block is full or somebody reads it.
+    The basis is ``s`` times the first K rows of the stack, so that ``B ← a B + C X`` only adds to them, and scaling costs nothing. (BLAS
+    would scale in a pass of its own.) The samples of an open block are the rows after them, so that a new sample costs one matrix-vector product
+    with the stack. The basis moves only when the block is full or somebody reads it.
 
     Parameters
     ----------

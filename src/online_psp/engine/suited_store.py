@@ -1,4 +1,4 @@
-"""The store that suits the rows that come next."""
+"""Choice of the store for the next rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from online_psp.engine.store import DenseStore, Store
 
 
 def suited(store: Store, rows: AnyRows, capacity: int) -> Store:
-    """A store with the same basis that takes such rows: the one given, where it does. Nothing is open in it.
+    """A store with the same basis that takes such rows: the given one, if it does. Its open block must be empty.
 
     `capacity` is the number of single samples that a dense store has room for.
     """

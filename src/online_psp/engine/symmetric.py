@@ -1,4 +1,4 @@
-"""Symmetric matrices by their lower half: where a K×K matrix is larger than the caches, what it costs is reading it."""
+"""Operations on symmetric matrices that read only the lower half: a K×K matrix larger than the caches costs what it takes to read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from online_psp.engine.types import Floats
 
 @kernel
 def symmetric_product(S: Floats, x: Floats, result: Floats) -> None:
-    """``result = S x`` from the lower half of a symmetric S, which is read once, four rows at a time: what it costs is reading it."""
+    """``result = S x`` from the lower half of a symmetric S, which is read once, four rows at a time."""
     K = x.shape[0]
     for k in range(K):
         result[k] = 0.0
@@ -62,7 +62,7 @@ def scale_gram(G: Floats, roots: Floats) -> None:
 
 @kernel
 def norm_of(S: Floats) -> float:
-    """The Frobenius norm of a square matrix: between its largest eigenvalue and sqrt(K) times that."""
+    """The Frobenius norm of a symmetric matrix: between its largest eigenvalue (in size) and sqrt(K) times that."""
     total = 0.0
     for i in range(S.shape[0]):
         for j in range(S.shape[0]):
@@ -74,7 +74,7 @@ def norm_of(S: Floats) -> float:
 def largest_of(S: Floats) -> float:
     """The largest eigenvalue of a positive definite S within a factor of about two, from above.
 
-    Four steps of the power method, which are the closer the more that eigenvalue stands apart.
+    Four steps of the power method: the further that eigenvalue is above the others, the closer the bound.
     """
     K = S.shape[0]
     x, y = np.empty(K), np.empty(K)

@@ -1,8 +1,8 @@
 """Matrix products for small bases, by tiles that stay in registers.
 
-BLAS copies both factors into an order of its own before it multiplies. Where a block has a few dozen rows and the basis fits in the caches,
-that copying, and the calls, cost about as much as the product. The products here read the basis where it is, and take 0.6 to 0.9 times as
-long on one core (ADR 15). They never wake a thread, and kernels can call them.
+BLAS copies both factors into an order of its own before it multiplies. If a block has a few dozen rows and the basis fits in the caches,
+the copying and the calls cost about as much as the product. The products here read the basis in place, and take 0.6 to 0.9 times as long on
+one core (ADR 15). They never wake a thread, and kernels can call them.
 
 The rows of a block are copied once, into *strips* of columns, one after the other (:func:`into_strips`). Rows that lie a power of two
 apart would otherwise push each other out of the caches.
@@ -23,7 +23,7 @@ WIDTH = 384
 """Columns of a strip."""
 _PITCH = WIDTH + 8  # numbers from one row of a strip to the next: not a power of two
 _MOST_ROWS = 256  # so that a strip stays in the caches
-_TALL, _VECTORS = 4, 3  # a tile: twelve vectors and what is multiplied into them fill sixteen registers
+_TALL, _VECTORS = 4, 3  # a tile: twelve vectors of sums, and their factors, fill sixteen registers
 
 
 def suits(K: int, D: int) -> bool:
@@ -32,12 +32,12 @@ def suits(K: int, D: int) -> bool:
 
 
 def suit(X: Array, B: Array) -> bool:
-    """Whether these products take, and beat BLAS on, a block of rows X (n, D) and a basis B (K, D)."""
+    """Whether these products can be used for rows X (n, D) and a basis B (K, D), and beat BLAS there."""
     return suits(*B.shape) and len(X) <= _MOST_ROWS and X.dtype == B.dtype and X.flags.carray and B.flags.carray
 
 
 def strips_for(rows: int, D: int, dtype: np.dtype[Any]) -> Array:
-    """Room for blocks of up to so many rows, cut into strips."""
+    """Memory for blocks of up to `rows` rows, cut into strips."""
     return np.empty((-(-D // WIDTH), rows, _PITCH), dtype=dtype)
 
 
@@ -59,14 +59,14 @@ def into_strips(X: Array, first: int, last: int, strips: Array) -> None:
 
 @kernel
 def add_row_products(X: Array, B: Array, n: int, m: int, start: int, width: int, half: bool, P: Floats) -> None:
-    """``P[i, j] += X[i] · B[j]`` for i < n, j < m, over `width` columns: of X from the first on, of B from `start` on.
+    """``P[i, j] += X[i] · B[j]`` for i < n, j < m, over `width` columns: those of X from the first on, those of B from `start` on.
 
     Parameters
     ----------
     X : (≥ n, ≥ width)
     B : (≥ m, ≥ start + width)
     half : bool
-        Whether only j ≤ i is needed; what is above that is then not to be read.
+        Whether only j ≤ i is needed; entries above the diagonal are then undefined.
     P : (≥ n, ≥ m)
     """
     zero = X.dtype.type(0)
@@ -155,7 +155,7 @@ def add_rows(B: Array, start: int, width: int, C: Array, X: Array, n: int) -> No
         In the precision of B.
     """
     K, lanes, i = B.shape[0], VECTOR // B.itemsize, 0
-    while i < K:  # down the rows last, so that those of B are read in long runs
+    while i < K:  # rows in the outer loop, so that those of B are read in long runs
         tall, k = _TALL if i + _TALL <= K else 1, 0
         while k + _VECTORS * lanes <= width:
             if tall == _TALL:
@@ -217,7 +217,7 @@ def products(X: Array, B: Array) -> tuple[Floats, Floats]:
         _copy_strip(X, 0, n, start, width, strip)
         add_row_products(strip, B, n, K, start, width, False, P)
         add_row_products(strip, strip, n, n, 0, width, True, G)
-    for i in range(n):  # where tiles have left something: it would be part of states that hold G
+    for i in range(n):  # tiles may have written above the diagonal, and states hold G
         for j in range(i + 1, n):
             G[i, j] = 0.0
     return P, G

@@ -1,4 +1,4 @@
-"""Small matrix-vector products that recurrences make sample by sample, four rows at a time: a loop over few numbers costs its overhead."""
+"""Small matrix-vector products for the recurrences, four rows at a time: a loop over few numbers costs mostly overhead."""
 
 from __future__ import annotations
 
