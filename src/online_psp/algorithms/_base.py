@@ -1,4 +1,4 @@
-"""What all algorithms share: the public interface, the start, the checks, the lock, the state, and the walk from rows to blocks."""
+"""What all algorithms share: the public interface, checks of rows, the start, the lock, the state, and cutting rows into blocks."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ from online_psp.engine.types import Array, Floats, Rate
 
 
 class State(NamedTuple):
-    """Everything that an algorithm has learned; with its options it is the algorithm, and goes on bit for bit."""
+    """Everything that an algorithm has learned. An algorithm rebuilt from it, with the same options, continues bit for bit."""
 
     t: int
     """Samples seen."""
     kept: KeptRows | None
-    """Before the start."""
+    """The first rows, before the start; None after it."""
     running: Any
-    """After it: the state in the algorithm's own letters, of its class's `Running`."""
+    """The state after the start, a `Running` of the class; None before it."""
     start: Floats | None = None
-    """(r, K): what a start given by the user is, until it is needed."""
+    """(r, K): a start given by the user, until it is used."""
 
 
 class StreamingAlgorithm(Provided):
-    """The paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
+    """A streaming algorithm, with the paper's interface: ``fit_next``, ``fit_block``, ``get_components``.
 
-    Until K rows have arrived they are kept as they are, and the answers are exact for them. The K-th row starts the algorithm from the thin
-    QR basis of those rows, and all of them are then fed.
+    The first K rows are kept as they are, and until then answers are exact. The K-th row starts the algorithm from the thin QR basis of
+    these rows, and then all of them are fed to it.
 
-    One thread at a time learns or reads; others wait for it. Reading changes nothing.
+    One thread learns or reads at a time; others wait. Reading changes nothing.
     """
 
     def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
@@ -68,7 +68,7 @@ class StreamingAlgorithm(Provided):
         self._lock = threading.RLock()
         self._first: FirstRows | None = None
         self._started = False
-        self._library: Library | None = None  # of the last rows, where they were not NumPy's
+        self._library: Library | None = None  # of the last rows, if it was not NumPy
         if D is not None:
             self.D = self._check_features(check_count(D, "D"))
 
@@ -92,7 +92,7 @@ class StreamingAlgorithm(Provided):
             if step is not None:
                 step = checked_step(step, "step", self.most_step)
             if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
-                return self._take_open(x, step)  # the usual case, where another call would show
+                return self._take_open(x, step)  # the usual case, in which even one more call would cost time
             row = self._check_row(x)
             if self._started:
                 return self._take_open(row, step)
@@ -105,10 +105,11 @@ class StreamingAlgorithm(Provided):
         Parameters
         ----------
         X : (n, D)
-            An array, or a sparse matrix, which is not made dense: it costs its non-zero entries. FSM and SM also take arrays of other
-            libraries as they are (array API standard, extra ``array-api``); the outputs, and then the components, are of the same kind.
+            An array or a sparse matrix. A sparse matrix is not made dense: its cost is that of its non-zero entries. Some algorithms, such
+            as FSM and SM, leave arrays of other libraries on their device (array API standard, extra ``array-api``); outputs and components
+            are then arrays of the same library.
         steps : (n,), optional
-            The step sizes of these samples, in place of the schedule's (once the algorithm has started).
+            The step sizes of these samples, in place of the schedule's. They apply once the algorithm has started.
 
         Returns
         -------
@@ -124,17 +125,17 @@ class StreamingAlgorithm(Provided):
             return self._learn(rows, rates, grams)
 
     def feed(self, rows: AnyRows, shares: Floats) -> None:
-        """Learn from samples that are known to be finite, given their shares in a weighted average; the algorithm has started."""
+        """Learn from finite samples, given their shares in a weighted average of all samples; only after the start."""
         with self._lock:
             rows = DenseRows(rows.dense(self.dtype)) if isinstance(rows, ArrayRows) and not self.takes_arrays else rows
             self._learn(rows, (self.steps_of(shares),) * len(self.rate_names), [])
 
     def slot(self) -> Array:
-        """A place, (D,), to write the next dense sample to before it is fed."""
+        """An array, (D,), in which to write the next dense sample before it is passed to `feed_one`."""
         return np.empty(self._features(), self.dtype)
 
     def feed_one(self, row: Array, share: float) -> None:
-        """The same for one dense sample, (D,), written to a `slot`."""
+        """As `feed`, for one dense sample, (D,), written to a `slot`."""
         with self._lock:
             self._take_open(row, float(self.steps_of(np.array([share]))[0]))
 
@@ -153,7 +154,7 @@ class StreamingAlgorithm(Provided):
         return Y if self._library is None else self._library.of(Y)
 
     def _take_rows(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array], Y: Array) -> None:
-        """Learn from rows, block by block, and fill in their outputs; the algorithm has started, and nothing is open."""
+        """Learn from rows, block by block, and fill in their outputs; only after the start, with no open block."""
         dense = isinstance(rows, DenseRows)
         for (start, stop), G in zip_longest(self._cuts(0, len(rows), rates, self._rows_for(rows)), grams):
             part: Any = rows[start:stop].dense(self.dtype) if dense else rows[start:stop]
@@ -168,12 +169,12 @@ class StreamingAlgorithm(Provided):
         Parameters
         ----------
         orthogonalize : bool
-            False gives the raw basis, as the algorithm keeps it.
+            Whether to make the columns orthonormal; if not, the basis is returned as the algorithm keeps it.
 
         Returns
         -------
         U : (D, K)
-            With orthonormal columns, if `orthogonalize`. Before K rows have been seen its first columns span them.
+            Until K rows have been seen, its first columns span them.
         """
         with self._lock:
             if not self._started:
@@ -195,7 +196,7 @@ class StreamingAlgorithm(Provided):
         return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype))
 
     def principal_components(self) -> tuple[Any, Floats]:
-        """The basis turned into ordered principal components of the model that the algorithm holds.
+        """The principal components of the model, in order, with their variances.
 
         Returns
         -------
@@ -205,7 +206,7 @@ class StreamingAlgorithm(Provided):
         """
         with self._lock:
             if not self._started:
-                raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} have been seen.")
+                raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} samples have been seen.")
             components, variances = self._settled()._principal()
             return components if self._library is None else self._library.of(components), variances
 
@@ -215,7 +216,7 @@ class StreamingAlgorithm(Provided):
         return matmul(vectors[:, ::-1].T.astype(self.dtype), Q.T), np.maximum(variances[::-1], 0.0)
 
     def _settled(self) -> Self:
-        """This model with nothing open: itself, or a copy that has taken in the open samples, so that reading changes nothing."""
+        """This model if it has no open samples, otherwise a copy that has learned from them, so that reading changes nothing."""
         if not self._open_samples():
             return self
         twin = self.from_state(self.options(), self.state())
@@ -237,24 +238,24 @@ class StreamingAlgorithm(Provided):
     # State
 
     def options(self) -> dict[str, Any]:
-        """What the model was made with, but for the start."""
+        """The arguments that the model was made with, except the start."""
         names = ("K", "D", "block_size", "dtype", *self.option_names, *self.rate_names)
         return {name: getattr(self, name) for name in names}
 
     @property
     def running_sum(self) -> Sums | None:
-        """The sum that sparse rows are centred by, where it belongs to the state; rows that follow are to go on with it."""
+        """The running sum by which sparse rows are centred, if it is part of the state; later rows must continue from it."""
         return None
 
     def state(self) -> State:
-        """Everything learned, in arrays of its own; the model is left as it is, its open block open."""
+        """Everything learned, in arrays of its own; the model does not change, and its open block stays open."""
         with self._lock:
             kept = None if self._first is None else self._first.state(self.t)
             return State(self.t, kept, self._running_state() if self._started else None, None if self._started else self._given_start())
 
     @classmethod
     def from_state(cls, options: dict[str, Any], state: State) -> Self:
-        """The model again."""
+        """A model with these options and this state."""
         K, D, rest = options["K"], options["D"], {name: options[name] for name in options if name not in ("K", "D")}
         model: Self = cls(K, D, **rest)
         model._set_state(state)
@@ -277,14 +278,14 @@ class StreamingAlgorithm(Provided):
         self.__dict__.update(vars(type(self).from_state(saved["options"], saved["state"])))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit. See `online_psp.io.model_file`."""
+        """Write the model to a file; a model loaded from it continues bit for bit. See `online_psp.io.model_file`."""
         from online_psp.algorithms._files import save
 
         save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, learning_rate: Rate | None = None, beta: Rate | None = None) -> Self:
-        """Read a model; step sizes that were functions cannot be stored, and must be passed again."""
+        """Read a model from a file. Functions cannot be stored: pass `learning_rate` and `beta` again if the model had them."""
         from online_psp.algorithms._files import load
 
         model: Self = load(cls, path, {"learning_rate": learning_rate, "beta": beta})
@@ -307,7 +308,7 @@ class StreamingAlgorithm(Provided):
         return D
 
     def _check_row(self, x: ArrayLike) -> Array:
-        # Kernels are compiled for plain arrays that can be written to, and not once more for others.
+        # Kernels are compiled for plain writable arrays only; others would be compiled for again.
         row = np.require(as_real(x, "A sample"), self.dtype, ["C", "A", "W", "E"])
         if row.ndim != 1:
             raise ValueError(f"fit_next takes one sample of shape ({self.D or 'D'},); got shape {row.shape}.")
@@ -318,14 +319,14 @@ class StreamingAlgorithm(Provided):
         return row
 
     def _check_first(self, row: Array) -> None:
-        """Whether one sample, (D,), before the start, is finite."""
+        """Raise a ValueError if a sample before the start, (D,), is not finite."""
         if not math.isfinite(sum_of_squares(row)):
             raise not_finite(row, 0, self.dtype)
 
     def _check_finite(self, rows: AnyRows, rates: tuple[Floats, ...]) -> list[Array]:
-        """Before anything is learned from a call, all of its rows are known to be finite.
+        """Raise a ValueError if any row of a call is not finite, before anything is learned from it.
 
-        Where the inner products of samples that the blocks need anyway can take the place of a pass over the rows, they are returned.
+        If the inner products that the blocks need anyway can tell, they are computed instead of a pass over the rows, and returned.
         """
         if isinstance(rows, DenseRows) and self._can_look_ahead(rows.X):
             return [finite_gram(rows.X, start, stop) for start, stop in self._cuts(0, len(rows), rates, self.block_rows)]
@@ -362,11 +363,11 @@ class StreamingAlgorithm(Provided):
     # Blocks
 
     def _rows_for(self, rows: AnyRows) -> int:
-        """How many such rows to take at a time."""
+        """Number of such rows to take at a time."""
         return self.block_rows
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
-        """Where to cut rows `first` … `last`−1 into blocks of about `step`: several of one size, a multiple of eight."""
+        """Cut rows `first` … `last`−1 into blocks of about `step` rows, all of one size, a multiple of eight."""
         most, n = self._most(step), last - first
         count = max(-(-n // most), round(n / step))
         if count > 1:
@@ -375,7 +376,7 @@ class StreamingAlgorithm(Provided):
             yield start, min(start + most, last)
 
     def _most(self, step: int) -> int:
-        """How large a block may be where `step` is what it should be: a call is not cut in two for a few rows."""
+        """The largest block where `step` is the best size: a call is not cut in two for a few rows."""
         return step + step // 2 if self.block_size == "auto" else step
 
     def _flush(self) -> None:

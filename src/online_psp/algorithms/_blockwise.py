@@ -1,9 +1,9 @@
-"""What algorithms have in common that take a fixed number of rows at a time, by their own definition.
+"""What algorithms share that are defined on blocks with a fixed number of rows.
 
-Blocks end at fixed places of the stream, so that any cut into calls gives the same model. Rows of a block that is not full are held, at
-most one block of them. A read in between gives the model of all rows so far, as if the block ended there, and changes nothing. Rows come
-with their shares in a weighted average of all rows, ``1/t`` unless the stream forgets: what is an average or a sum over rows in a paper
-is here an average with these weights, which is the same for equal ones.
+Blocks end at fixed places of the stream, so the model does not depend on how the rows are cut into calls. The rows of a block that is not
+full are held, at most one block of them. A read in between gives the model of all rows so far, as if the block ended there, and changes
+nothing. Every row has a share in a weighted average of all rows, ``1/t`` unless the stream forgets. Averages and sums over rows in a paper
+are averages with these weights here, which is the same for equal weights.
 
 Sparse rows are made dense a block at a time.
 """
@@ -27,17 +27,17 @@ from online_psp.engine.sizes import FixedCost
 from online_psp.engine.types import Array, Floats, Rate
 
 _LARGEST_VARIANCE = 1e300
-_ROWS_AT_A_TIME = 1024  # of a call, which are converted together where they are of another precision
+_ROWS_AT_A_TIME = 1024  # rows of a call that are converted together if they are of another precision
 
 
 def orthonormal_rows(rows: Array) -> tuple[Array, Array]:
-    """The Gram–Schmidt basis of the rows, (K, D), by Householder reflections: orthonormal even where they are not independent.
+    """The Gram–Schmidt basis of the rows, (K, D), by Householder reflections: orthonormal even if the rows are dependent.
 
     Returns
     -------
     basis : (K, D)
     R : (K, K), upper triangular
-        Coordinates of the rows given, as columns, but for signs.
+        Coordinates of the given rows, as columns, up to signs.
     """
     Q, R = qr(rows.T, mode="economic", check_finite=False)
     return np.ascontiguousarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(rows.dtype)).T), R
@@ -51,7 +51,8 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
     K, D, dtype
         As in `FSM`.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant forgets.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant makes it
+        forget.
     block_size : int or "auto"
         Rows of a block; it is a parameter of the algorithm, and changes results.
     """
@@ -77,14 +78,14 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
 
     @abstractmethod
     def _advance(self, rows: Array, shares: Floats) -> None:
-        """Take in a block, (n, D), which says something, and which may have been cut short."""
+        """Learn from a block, (n, D), that does not leave the basis as it is; the block may be shorter than usual."""
 
     @abstractmethod
     def _fade(self, keep: float) -> None:
-        """What was learned counts `keep` times as much: rows of nothing but zeros have come."""
+        """Multiply the weight of all that was learned by `keep`, after rows that are all zero."""
 
     def _block(self) -> int:
-        """Rows of the block that is open now, in all."""
+        """Total number of rows of the block that is now open."""
         return self.block_rows
 
     def _says_nothing(self, rows: Array) -> bool:
@@ -92,11 +93,11 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         return not rows.any()
 
     def _outputs(self, rows: Array) -> Array:
-        """(n, K) in the basis as it is."""
+        """Coordinates of rows in the present basis, (n, K)."""
         return matmul(rows, self._U.T)
 
     def _at_once(self, n: int) -> int:
-        """How many of n rows, whole blocks, to take in one `_take_whole`; nothing is held."""
+        """How many of n rows to pass to one `_take_whole`: whole blocks, when no rows are held."""
         return self._block() if n >= self._block() else 0
 
     def _take_whole(self, rows: Array, shares: Floats) -> Array:
@@ -106,7 +107,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         return Y
 
     def _most_held(self) -> int:
-        """Rows that a block can have at most."""
+        """Most rows that a block can have."""
         return self.block_rows
 
     # Rows in
@@ -152,7 +153,7 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         return Y
 
     def _dense(self, rows: Any) -> Array:
-        """Rows of a block, (n, D); the running sum of sparse ones moves past them."""
+        """The rows of a block as a dense array, (n, D); sparse rows are added to their running sum."""
         if not isinstance(rows, SparseRows):
             return np.asarray(rows)
         X: Array = centred(rows, self.dtype)
@@ -178,16 +179,16 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
             self._advance(rows, shares)
 
     def _flush(self) -> None:
-        """Nothing: blocks end at fixed places."""
+        """Does nothing: blocks end at fixed places."""
 
     def _can_look_ahead(self, rows: NDArray[Any]) -> bool:
-        return False  # blocks have no use for inner products of other rows than theirs
+        return False  # a block needs no inner products with rows outside of it
 
     def _rows_for(self, rows: AnyRows) -> int:
         return self.block_rows if isinstance(rows, SparseRows) else max(self.block_rows, _ROWS_AT_A_TIME)
 
     def _use_store_for(self, rows: AnyRows) -> None:
-        """Nothing: the basis is in NumPy."""
+        """Does nothing: the basis is a NumPy array."""
 
     # Reading and state
 
@@ -202,12 +203,12 @@ class BlockwiseAlgorithm(StreamingAlgorithm):
         return self._U
 
     def _open_rows(self) -> tuple[Array, Floats]:
-        """Rows that are held, with their shares, in arrays of their own."""
+        """The rows that are held and their shares, copied."""
         return self._held[: self._n].copy(), self._held_shares[: self._n].copy()
 
     def _hold_again(self, rows: Array, shares: Floats) -> None:
-        """Take up rows of a state; the rest of it has been."""
-        while len(rows):  # all of them at once, unless a block has become shorter since
+        """Hold the rows of a restored state, after the rest of it."""
+        while len(rows):  # one pass, unless blocks have become shorter since the state was stored
             room = self._block() - self._n
             self._hold(rows[:room], shares[:room])
             rows, shares = rows[room:], shares[room:]

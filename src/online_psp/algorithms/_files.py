@@ -1,4 +1,4 @@
-"""Algorithms as model files."""
+"""Saving algorithms to model files, and loading them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
 
-_MOST_SAMPLES = 1 << 52  # of larger numbers, floating point does not tell one from the next
+_MOST_SAMPLES = 1 << 52  # floating point cannot tell larger numbers from the next
 
 
 def registered_name(cls: type) -> str:
-    """The name in the registry of a class, or of the nearest class that it derives from."""
+    """The registered name of a class, or of the nearest registered class that it derives from."""
     from online_psp.algorithms import ALGORITHMS
 
     for base in cls.__mro__:
@@ -29,7 +29,7 @@ def registered_name(cls: type) -> str:
 
 
 def describe(model: StreamingAlgorithm) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays and JSON of a model; it is left as it is, its open block open."""
+    """The arrays and the JSON values of a model; the model does not change, and its open block stays open."""
     options, state = model.options(), model.state()
     arrays, values = flatten(state)
     size = options["block_size"]
@@ -46,16 +46,16 @@ def describe(model: StreamingAlgorithm) -> tuple[dict[str, Array], dict[str, Any
 
 
 def rebuild(fields: Fields, rates: dict[str, Rate | None], cls: type | None = None) -> Any:
-    """The model again.
+    """Rebuild a model from what `describe` returned.
 
     Parameters
     ----------
     fields : Fields
-        As `describe` gave them.
+        Arrays and values from the file.
     rates : dict
-        Callables where the saved model had them: functions cannot be stored.
+        Functions that the saved model had: they cannot be stored.
     cls : type, optional
-        What it is expected to be: the class that was saved, or one that derives from it.
+        The expected class: the one that was saved, or one derived from it.
     """
     from online_psp.algorithms import ALGORITHMS
 
@@ -92,7 +92,7 @@ def _callables(kind: Any, stored: list[Any], rates: dict[str, Rate | None]) -> d
 
 
 def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> State:
-    """The state in a file; what is allocated for it is no larger than what the file holds."""
+    """The state in a file; allocates no more memory than the file itself holds."""
     K, D, dtype = options["K"], options["D"], options["dtype"]
     t = fields.count("t", most=_MOST_SAMPLES)
     sizes = {"K": K} if D is None else {"K": K, "D": D}

@@ -21,7 +21,7 @@ class KeptRows(NamedTuple):
 
 
 class FirstRows:
-    """Room for up to K rows, which grows as they come. How many there are so far, t, is the algorithm's own count of samples."""
+    """Keeps up to K rows, in memory that grows as they come. The algorithm itself counts how many there are: t."""
 
     def __init__(self, K: int, D: int, dtype: np.dtype[Any]) -> None:
         self.K, self.rows = K, np.zeros((0, D), dtype)
@@ -29,7 +29,7 @@ class FirstRows:
 
     @classmethod
     def from_state(cls, state: KeptRows, K: int) -> FirstRows:
-        """The same rows again, in arrays of its own."""
+        """The rows of a state, copied."""
         t, D = state.rows.shape
         first = cls(K, D, state.rows.dtype)
         first._make_room(t)
@@ -46,7 +46,7 @@ class FirstRows:
         Returns
         -------
         Y : (n, K)
-            Outputs for now: the coordinates of each row in the QR basis of the rows up to it.
+            Provisional outputs: the coordinates of each row in the QR basis of the rows up to it.
         """
         n, L = len(rows), self._make_room(t + len(rows))
         self.rows[t : t + n] = rows

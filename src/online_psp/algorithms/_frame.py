@@ -60,14 +60,14 @@ class FrameAlgorithm(StreamingAlgorithm):
         self._sigma2 = start[0]
 
     def _adopt(self, fresh: Frame) -> None:
-        """After a restored frame whose layout is not today's: close its open block, and go on in a fresh one."""
+        """After restoring a frame whose layout differs from today's: close its open block, and continue in a fresh frame."""
         if self._frame.direct != fresh.direct or self._frame.n >= fresh.capacity:
             self._flush()
             fresh.basis[:] = self._frame.basis
             self._frame = fresh
 
     def _hold(self, steps: Floats) -> None:
-        """Take up the step sizes of a restored open block."""
+        """Restore the step sizes of an open block."""
         self._steps = np.zeros(max(len(self._steps), len(steps) + 1))
         self._steps[: len(steps)] = steps
 

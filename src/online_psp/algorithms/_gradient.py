@@ -1,17 +1,16 @@
-"""What Oja's rule, Sanger's rule and stochastic gradient ascent share: one gradient step a sample, in a size that suits the data.
+"""What Oja's rule, Sanger's rule and stochastic gradient ascent share: one gradient step per sample, whose size adapts to the data.
 
-All three take a sample x with output ``y = U x`` into the basis U (K×D) by ``U ← U + α y xᵀ`` and a term that keeps its rows from
-growing. Whatever that term is, over a block the basis stays a linear combination of the stacked rows ``[U; X]``. So a block is compressed
-into the inner products ``H = X [U; X]ᵀ``, the published update runs on coefficients Z (K×(K+n)) over the stack, and the basis is expanded
-at the end: the iterates are those of one sample at a time.
+All three learn from a sample x with output ``y = U x`` by ``U ← U + α y xᵀ``, where U (K×D) is the basis, and a term that keeps its rows
+from growing. Whatever that term is, over a block the basis stays a linear combination of the rows ``[U; X]``. So a block is compressed into
+the inner products ``H = X [U; X]ᵀ``, the published update runs on coefficients Z (K×(K+n)) over the stack, and the basis is expanded at the
+end: the iterates are those of one sample at a time.
 
 **Step sizes.** The step is ``α_t = scale η_t / v_t``, with ``η_t = 1/t`` unless another schedule is given, and v the average, with
 weights η, of ``‖x‖ ‖y‖ / K``: the size of a gradient. So a step does not depend on the units of the data, and one gross row cannot turn
 the basis more than any of the first rows did. The textbook's ``α_t = scale/t`` is what ``variance=1`` gives.
 
-Where rows are to become the principal components one by one, each has a step of its own, ``α_t,k = scale η_t / v_k`` with v_k the average
-of ``y_k²``, so that weak components learn as quickly as strong ones. It is at most ``1/max(‖x‖², ‖y‖²)``: no more than takes the sample
-in whole."""
+If every row is to become a principal component, each has a step of its own, ``α_t,k = scale η_t / v_k`` with v_k the average of ``y_k²``,
+so that weak components learn as quickly as strong ones. It is at most ``1/max(‖x‖², ‖y‖²)``, with which the sample is fitted fully."""
 
 from __future__ import annotations
 
@@ -38,16 +37,16 @@ _LARGEST_STEP = 1e100
 
 
 class Pace(NamedTuple):
-    """What sets the size of a step, for the reference updates."""
+    """The quantities that set the size of a step, for the reference updates."""
 
     scale: float
     v: float = 0.0
     """Running average of ``‖x‖ ‖y‖ / K``."""
     variance: float = 0.0
-    """In place of v, where it is positive."""
+    """Used in place of v if it is positive."""
 
     def step(self, x: Floats, y: Floats, share: float) -> tuple[float, Pace]:
-        """``α`` for a sample, and the pace after it."""
+        """``α`` for a sample, and the updated pace."""
         if self.variance > 0.0:
             return self.scale * share / self.variance, self
         gradient = float(np.linalg.norm(x) * np.linalg.norm(y)) / len(y)
@@ -90,7 +89,7 @@ def outputs(H: Floats, Z: Floats, s: int, y: Floats) -> float:
 
 @kernel
 def step_size(scale: float, variance: float, share: float, size: float, v: Floats, k: int) -> float:
-    """``α`` for a sample whose gradient has this size, the average of which, ``v[k]``, is moved; see `Pace`."""
+    """``α`` for a sample whose gradient has this size; updates the average size, ``v[k]``. See `Pace`."""
     if variance > 0.0:
         return scale * share / variance
     v[k] += share * (size - v[k])
@@ -99,14 +98,14 @@ def step_size(scale: float, variance: float, share: float, size: float, v: Float
 
 @kernel
 def own_step_sizes(scale: float, variance: float, share: float, largest: float, y: Floats, v: Floats, alpha: Floats) -> None:
-    """Fill in a step for each row, (K,), at most one over the largest of ``‖x‖²`` and ``‖y‖²``; v is moved."""
+    """Fill in a step for each row, (K,), at most one over the larger of ``‖x‖²`` and ``‖y‖²``; updates v."""
     for k in range(len(y)):
         step = step_size(scale, variance, share, y[k] * y[k], v, k)
         alpha[k] = 1.0 / largest if step * largest > 1.0 else step
 
 
 class GradientRunning(NamedTuple):
-    """What the classes keep: the iterate, the covariance of its outputs, the average size of a gradient, and the open block."""
+    """The state after the start: the iterate, the covariance of its outputs, the average size of a gradient, and the open block."""
 
     U: Annotated[Array, "K", "D"]
     M: Annotated[Floats, "K", "K"]
@@ -120,7 +119,7 @@ class GradientRunning(NamedTuple):
 
 
 class GradientAlgorithm(StreamingAlgorithm):
-    """One gradient step a sample; `Oja` says what the parameters are."""
+    """Base class of algorithms that take one gradient step per sample; see `Oja` for the parameters."""
 
     _cost = FixedCost(call=60e-6, passes=3.0, turns=1.0, pairs=1.0)
     Running = GradientRunning
@@ -130,7 +129,7 @@ class GradientAlgorithm(StreamingAlgorithm):
     takes_arrays = True
     #: The published update over samples `first` … `last`−1 of a block: ``recur(H, shares, first, last, options, v, Z, Y)``.
     _recur: ClassVar[Any]
-    #: The scale of steps unless another is given.
+    #: Default scale of the steps.
     default_scale: ClassVar[float] = 5.0
     #: Whether every row of the basis has a step of its own.
     _own_steps: ClassVar[bool] = False
@@ -180,7 +179,7 @@ class GradientAlgorithm(StreamingAlgorithm):
         self._store = DenseStore(basis, self.open_capacity)
         self._M: Floats = np.zeros((self.K, self.K))
         self._v: Floats = np.zeros(self.K if self._own_steps else 1)
-        self._since = 0  # blocks since the basis was looked at
+        self._since = 0  # blocks since the basis was last straightened
         self._make_work(self.open_capacity)
 
     def _make_work(self, n: int) -> None:
@@ -244,7 +243,7 @@ class GradientAlgorithm(StreamingAlgorithm):
 
     @abstractmethod
     def _straighten(self) -> None:
-        """Take out of the basis what rounding has put into it over many blocks."""
+        """Remove the rounding errors that the basis gathers over many blocks."""
 
     def _open_samples(self) -> int:
         store = self._store if self._started else None

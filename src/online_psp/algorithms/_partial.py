@@ -1,7 +1,7 @@
-"""What algorithms have in common that learn one row at a time, from the values of it that are observed.
+"""What algorithms share that learn one row at a time, from those of its values that are observed.
 
-NaN is a missing value; infinity is refused. Each row has another set of observed features, so that there is nothing to compress over a
-block: rows are taken in one by one, in double precision. Missing values of the first K rows, which the start is made of, count as zero.
+NaN is a missing value; infinity is refused. Every row has its own set of observed features, so a block cannot be compressed: rows are
+taken one by one, in double precision. Missing values in the first K rows, from which the algorithm starts, count as zero.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from online_psp.engine.sizes import CHECK_BYTES, FixedCost
 from online_psp.engine.types import Array, Floats, Rate
 
 RCOND = 1e-6
-"""Singular values of what is observed of the basis, relative to the largest, that are taken for zero."""
+"""Singular values of the observed part of the basis below this, relative to the largest, count as zero."""
 
 
 def coordinates(U: Floats, x: Floats, seen: NDArray[np.bool_]) -> Floats:
-    """The shortest w, (K,), for which U w, (D,), is nearest to x where it is observed."""
+    """The shortest w, (K,), for which U w is nearest to x in the observed features."""
     return np.asarray(np.linalg.lstsq(U[seen], x[seen], rcond=RCOND)[0])
 
 
 class PartialAlgorithm(StreamingAlgorithm):
-    """A basis that moves with every row, by what is observed of it.
+    """Base class of algorithms whose basis moves with every row, by its observed values.
 
     Parameters
     ----------
     K, D, dtype
         As in `FSM`.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant forgets.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant makes it
+        forget.
     block_size : int or "auto"
-        Accepted, as by the others; it changes nothing.
+        Accepted as by the other algorithms; it has no effect.
     """
 
     handles_missing = True
@@ -55,7 +56,7 @@ class PartialAlgorithm(StreamingAlgorithm):
 
     @abstractmethod
     def _learn_row(self, x: Floats, seen: NDArray[np.bool_], share: float) -> Floats:
-        """Take in a row, (D,), of which something is observed that is not zero; returns its coordinates, (K,)."""
+        """Learn from a row, (D,), with an observed value that is not zero; returns its coordinates, (K,)."""
 
     # Rows in
 
@@ -124,10 +125,10 @@ class PartialAlgorithm(StreamingAlgorithm):
         return 0
 
     def _close(self) -> None:
-        """Nothing: no row is ever open."""
+        """Does nothing: no row is ever open."""
 
     def _use_store_for(self, rows: AnyRows) -> None:
-        """Nothing: the basis is in NumPy."""
+        """Does nothing: the basis is a NumPy array."""
 
     # Reading and state
 
@@ -139,12 +140,12 @@ class PartialAlgorithm(StreamingAlgorithm):
 
     @classmethod
     def checked(cls, running: NamedTuple) -> Any:
-        """The state in a file, where it is possible."""
+        """A state from a file; raises a ValueError if it is impossible."""
         if (np.diag(running.M) < 0).any():  # type: ignore[attr-defined]
             raise ValueError("it has negative variances")
         return running
 
 
 def _without_nan(X: Array) -> Array:
-    """Zero in place of NaN; infinity stays."""
+    """The array with zero in place of NaN; infinity stays."""
     return np.where(np.isnan(X), X.dtype.type(0), X)

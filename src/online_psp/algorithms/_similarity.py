@@ -1,4 +1,4 @@
-"""What SM and FSM share: the weights W, the step sizes, and the guard against directions that no sample excites."""
+"""What SM and FSM share: the weights W, the step sizes, and the guard against rounding along directions that no sample excites."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.tiles import suits
 from online_psp.engine.types import Array, Floats, Rate
 
-_FAR = 0.25  # how far F Fᵀ may be from the identity before F counts as far from its fixed point
-_MOST_FADING = 9.0  # e^-9: the least that a block may leave of the weights that it started from, so that the guard can act in time
+_FAR = 0.25  # distance of F Fᵀ from the identity beyond which F counts as far from its fixed point
+_MOST_FADING = 9.0  # a block leaves at least e^-9 of the weights that it started from, so that the guard can act in time
 _LEAST_LEFT = math.exp(-_MOST_FADING)
 _MOST_SHARE = 1.0 - 1e-4
 
 
 class OpenSamples(NamedTuple):
-    """An open block: its samples, and what they have led to."""
+    """An open block: its samples, and the small arrays computed from them."""
 
     rows: Annotated[Array, "n", "D"]
     Y: Annotated[Floats, "n", "K"]
@@ -43,14 +43,14 @@ class OpenSamples(NamedTuple):
 
 
 class SimilarityState(NamedTuple):
-    """The iterate, and what keeps it from drifting."""
+    """The iterate, and the quantities that keep it from drifting."""
 
     W: Annotated[Array, "K", "D"]
     """Weights, up to the factor s."""
     s: float
     M: Annotated[Floats, "K", "K"]
     solver: Annotated[Floats, "K", "K"]
-    """What stands for the inverse of M."""
+    """A representation of the inverse of M: FSM has the inverse itself, SM a Cholesky factor of M."""
     level: float
     since_restore: int
     kept_since_restore: float
@@ -58,7 +58,7 @@ class SimilarityState(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Step sizes of SM and FSM: ``2/(gamma t + 5)``, or callables in its place."""
+    """Step sizes of SM and FSM: ``2/(gamma t + 5)``, unless functions are given."""
 
     gamma: float = 2.0
     learning_rate: Rate | None = None
@@ -66,14 +66,14 @@ class Schedule(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The compiled parts in which SM and FSM differ; see those of `fsm`."""
+    """The compiled functions in which SM and FSM differ; `fsm` documents them."""
 
     recur: Callable[..., float]
-    """The samples of a block."""
+    """Learn from the samples of a block."""
     recur_open: Callable[..., float]
-    """One sample of an open block."""
+    """Learn from one sample of an open block."""
     learn: Callable[..., Learned]
-    """Several blocks with a small basis."""
+    """Learn from several blocks, with a small basis."""
 
 
 class SimilarityMatching(StreamingAlgorithm):
@@ -120,7 +120,7 @@ class SimilarityMatching(StreamingAlgorithm):
         self._restore_solver()
 
     def _make_work(self, rows: int) -> None:
-        """Small arrays for blocks of up to so many samples."""
+        """Allocate the small arrays for blocks of up to `rows` samples."""
         self._a = 1.0
         self._w, self._Y = np.zeros(rows), np.zeros((rows, self.K))
         self._alphas, self._betas = np.zeros(rows), np.zeros(rows)
@@ -169,7 +169,7 @@ class SimilarityMatching(StreamingAlgorithm):
 
     @classmethod
     def _fixed_point(cls, components: Array, variances: Floats) -> tuple[Floats, Floats]:
-        """W and M of a model that knows these directions and variances."""
+        """W and M of a model that has converged to these directions and variances."""
         return variances[:, np.newaxis] * components, np.diag(variances)
 
     def _open_samples(self) -> int:
@@ -187,15 +187,15 @@ class SimilarityMatching(StreamingAlgorithm):
         return np.asarray(Y[-1])
 
     def _stays_put(self, rates: tuple[Floats, ...]) -> bool:
-        """Whether ``F = M⁻¹ W``, whose rows are orthonormal at the published start, stays as it is while samples lie in their span."""
+        """Whether ``F = M⁻¹ W``, whose rows are orthonormal at the published start, does not change while samples lie in their span."""
         return bool(np.array_equal(rates[0], rates[1]) and np.array_equal(self._M, self._scale * np.eye(self.K)))
 
     def _learn_within(self, Y: Floats, steps: Floats) -> None:
         """Learn from samples that lie in the span of the start, given their coordinates in it, (n, K).
 
-        F stays as it is, so that the outputs are these coordinates, and ``W = M F``. The recurrence says the same, but where rows are long
-        it gets from ``Minv = 100 I`` to about ``1/‖x‖²`` by subtraction, which loses that ratio in digits, and W keeps the loss for as
-        long as it remembers these samples.
+        F does not change, so the outputs are these coordinates, and ``W = M F``. The recurrence gives the same in exact arithmetic. But for
+        long rows it gets from ``Minv = 100 I`` to about ``1/‖x‖²`` by subtraction, which loses as many digits as that ratio has, and W
+        keeps the loss for as long as it remembers these samples.
         """
         trace, keep = settle(np.ascontiguousarray(Y), steps, self._M)
         values, vectors = eigh(self._M)
@@ -210,14 +210,14 @@ class SimilarityMatching(StreamingAlgorithm):
         turn = self._polar_turn()
         if turn is None:
             return super()._principal()
-        # Far from its fixed point M is not the covariance of the outputs of today's F, but it is that of the outputs there were.
+        # Far from the fixed point, M is not the covariance of the outputs of the present F, but of the outputs that there were.
         variances, vectors = eigh(self._M)
         rows = matmul(matmul(vectors.T[::-1], turn).astype(self.dtype), self._raw_basis())
-        return orthonormal_rows(rows)[0], np.maximum(variances[::-1], 0.0)  # where F has lost a direction the turn does not find it again
+        return orthonormal_rows(rows)[0], np.maximum(variances[::-1], 0.0)  # the turn does not restore a direction that F has lost
 
     @classmethod
     def steps_of(cls, shares: Floats) -> Floats:
-        """Never so long that what is left of W is nothing in single precision."""
+        """Steps small enough that W does not vanish in single precision."""
         return np.minimum(shares, _MOST_SHARE)
 
     def _rates(self, t: int, n: int) -> tuple[Floats, ...]:
@@ -271,7 +271,7 @@ class SimilarityMatching(StreamingAlgorithm):
             return self._settled()._store.read()
 
     def _cuts(self, first: int, last: int, rates: tuple[Floats, ...], step: int) -> Iterator[tuple[int, int]]:
-        """A block also ends before the old weights fade beyond floating point."""
+        """As in the base class, but a block also ends before the old weights fade out of floating-point range."""
         fading = -np.log1p(-np.maximum(*rates))
         if last <= first or self._most(step) * fading[first:last].max() <= _MOST_FADING:
             yield from super()._cuts(first, last, rates, step)
@@ -291,12 +291,12 @@ class SimilarityMatching(StreamingAlgorithm):
         step = max(self._most(self.block_rows), CENTRE_BYTES // (rows.D * self.dtype.itemsize))
         for start in range(0, len(rows), step):
             part = slice(start, min(start + step, len(rows)))
-            # Kernels are compiled for plain arrays that can be written to, and not once more for others.
+            # Kernels are compiled for plain writable arrays only; others would be compiled for again.
             X = np.require(rows[part].dense(self.dtype), None, ["C", "A", "W", "E"])
             self._take_plain(store, X, tuple(rate[part] for rate in rates), Y[part])
 
     def _take_plain(self, store: DenseStore, X: Array, rates: tuple[Floats, ...], Y: Array) -> None:
-        """Learn from rows by blocks in one compiled loop, which is left only where the guard has to look."""
+        """Learn from rows, block by block, in one compiled loop, which is left only when the guard has to act."""
         cuts = list(self._cuts(0, len(X), rates, self.block_rows))
         ends = np.array([stop for _, stop in cuts], dtype=np.int64)
         work = work_for(max(stop - start for start, stop in cuts), self.K, store.D, self.dtype)
@@ -340,14 +340,14 @@ class SimilarityMatching(StreamingAlgorithm):
 
     @abstractmethod
     def _restore_solver(self) -> None:
-        """Bring `_solver`, whatever stands for the inverse of M, in line with M."""
+        """Compute `_solver`, the representation of the inverse of M, from M."""
 
     @abstractmethod
     def _condition(self, trace: float, closer: bool) -> float:
-        """An estimate of the condition number of M, whose trace is given: up to K times too large, or a `closer` one that costs more."""
+        """An estimate of the condition number of M, given its trace: up to K times too large or, if `closer`, better and more expensive."""
 
     def _guard(self, n: int, trace: float, keep: float) -> None:
-        """Refresh the inverse often enough that rounding cannot build up, at an amortised O(K²) a sample.
+        """Recompute the inverse often enough that rounding cannot build up, at an amortised O(K²) per sample.
 
         M itself is only ever added to, so it does not drift.
         """
@@ -367,14 +367,14 @@ class SimilarityMatching(StreamingAlgorithm):
 
     @property
     def floor(self) -> float:
-        """Smallest eigenvalue of M, relative to the largest, that is told apart from rounding."""
+        """Smallest eigenvalue of M, relative to the largest, that can be told from rounding."""
         return _floor_of(self.dtype)
 
     def _lift_unexcited(self) -> None:
         """Keep M invertible in floating point, without moving the subspace.
 
-        Along a direction that no sample excites, M and W shrink together, without end, while their ratio stays. Below a relative
-        ``eps^(3/4)`` rounding in W x would be blown up to a signal. Both are then raised together: ``M⁻¹ W`` is unchanged.
+        Along a direction that no sample excites, M and W shrink together without end, while their ratio stays. Below a relative
+        ``eps^(3/4)``, rounding in W x would be amplified to a signal. Both are then raised together, which leaves ``M⁻¹ W`` unchanged.
         """
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
@@ -387,7 +387,7 @@ class SimilarityMatching(StreamingAlgorithm):
         self._store.turn(matmul(vectors * (lifted / values), vectors.T))
 
     def _lift_vanishing(self, trace: float) -> None:
-        """The same for M and W as a whole: a long run of all-zero samples shrinks them until the next sample would drown them."""
+        """Raise M and W as a whole, in the same way: a long run of all-zero samples shrinks them until the next sample would swamp them."""
         factor = 100.0 * self.floor * self._level / trace
         self._M *= factor
         self._store.scale(factor)
@@ -397,10 +397,10 @@ class SimilarityMatching(StreamingAlgorithm):
         return self._store.times(inverse(self._M))
 
     def mend(self) -> None:
-        """Bring ``F = M⁻¹ W`` back to the nearest one with orthonormal rows, where it has gone far from that; M stays.
+        """Replace ``F = M⁻¹ W`` by the nearest matrix with orthonormal rows, if it is far from orthonormal; M stays.
 
-        At its fixed point F is orthonormal. After a jump in the data it is not: directions that are new come in with a gain far below one,
-        and plain averaging takes as long to mend that as all the time before. The published algorithms do not do this.
+        At its fixed point F is orthonormal. After a jump in the data it is not: new directions come in with a gain far below one, and plain
+        averaging would take as long to repair that as the whole stream before. The published algorithms do not do this.
         """
         with self._lock:
             self._flush()
@@ -409,7 +409,7 @@ class SimilarityMatching(StreamingAlgorithm):
                 self._store.turn(matmul(matmul(self._M, turn), inverse(self._M)))
 
     def _polar_turn(self) -> Floats | None:
-        """``(F Fᵀ)^(-1/2)``, where that is far from the identity; nothing is open."""
+        """``(F Fᵀ)^(-1/2)`` if it is far from the identity, otherwise None; only with no open block."""
         Minv = inverse(self._M)
         gains = matmul(matmul(Minv, self._store.gram()), Minv)
         if np.abs(gains - np.eye(self.K)).max() < _FAR:
@@ -437,6 +437,6 @@ def inverse(M: Floats) -> Floats:
         values = np.maximum(values, np.finfo(np.float64).eps * values[-1])
         result: Floats = matmul(vectors / values, vectors.T)
         return (result + result.T) / 2.0
-    found: Floats = lapack.dpotri(factor)[0].T  # what LAPACK has by columns above the diagonal is by rows below it
+    found: Floats = lapack.dpotri(factor)[0].T  # LAPACK's upper half by columns is the lower half by rows
     fill_upper(found)
     return found

@@ -1,4 +1,4 @@
-"""The compiled parts that SM and FSM share: what a block reads, what it leaves, and when the guard has to look."""
+"""Compiled functions that SM and FSM share: how a block is compressed and expanded, and when the guard has to act."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from online_psp.engine.tiles import add_matrix_product, add_product, add_strips,
 from online_psp.engine.types import Array, Floats
 
 FAINT = 1e-4
-"""The share of M as it was that is left when its inverse is made anew."""
+"""The inverse of M is recomputed once no more than this share of the old M is left."""
 ILL = 1e6
-"""The condition number of M from which on its inverse is made anew every K samples."""
+"""Condition number of M from which its inverse is recomputed every K samples."""
 
 Ends: TypeAlias = NDArray[np.int64]
 Learned: TypeAlias = tuple[int, float, float, float, float]
@@ -23,15 +23,15 @@ Learned: TypeAlias = tuple[int, float, float, float, float]
 
 
 class Scale(NamedTuple):
-    """What the stored basis is to be multiplied by."""
+    """The factor s of the stored basis."""
 
     s: float
     least: float
-    """How small s may get before it is multiplied in."""
+    """The smallest s before it is multiplied into the basis."""
 
 
 class Work(NamedTuple):
-    """Room for one block of n rows."""
+    """Work space for one block of n rows."""
 
     strips: Array
     """The rows, as of `tiles.strips_for`."""
@@ -40,7 +40,7 @@ class Work(NamedTuple):
     G: Floats
     """(n, n)"""
     w: Floats
-    """(n,): what each sample counts in W."""
+    """(n,): weight of each sample in W."""
     Y: Floats
     """(n, K)"""
     C: Array
@@ -48,29 +48,29 @@ class Work(NamedTuple):
 
 
 def work_for(rows: int, K: int, D: int, dtype: np.dtype[Any]) -> Work:
-    """Room for blocks of up to so many rows."""
+    """Work space for blocks of up to `rows` rows."""
     P, G, w, Y = np.empty((rows, K)), np.empty((rows, rows)), np.empty(rows), np.empty((rows, K))
     return Work(strips_for(rows, D, dtype), P, G, w, Y, np.empty((K, rows), dtype=dtype))
 
 
 class Watch(NamedTuple):
-    """What the guard has seen of M."""
+    """What the guard knows about M."""
 
     since: int
-    """Samples since its inverse was made anew."""
+    """Samples since its inverse was recomputed."""
     kept: float
-    """The share of M as it was then that is left."""
+    """The share that is left of M as it was then."""
     level: float
     """The largest trace so far."""
     floor: float
-    """The smallest eigenvalue, relative to the largest, that is told apart from rounding."""
+    """The smallest eigenvalue, relative to the largest, that can be told from rounding."""
 
 
 @kernel
 def is_due(watch: Watch, learned: int, keep: float, level: float, trace: float, condition: float, K: int) -> bool:
-    """Whether the guard has to look, after some samples of which `_similarity_blocks.Learned` tells the rest.
+    """Whether the guard has to act after some samples; the other arguments are as in `Learned`.
 
-    `condition` is an estimate from above of the condition number of M.
+    `condition` is an upper estimate of the condition number of M.
     """
     if trace < watch.floor * max(level, watch.level) or not condition < min(ILL, 1.0 / watch.floor):
         return True
@@ -86,7 +86,7 @@ def compress_block(X: Array, first: int, last: int, B: Array, work: Work) -> Non
 
 @kernel
 def expand_block(betas: Floats, B: Array, scale: Scale, M: Floats, work: Work) -> tuple[float, float, float]:
-    """Move the weights, s times B, and M past the block in `work`; returns tr M, the share of the old M in it, and the new s."""
+    """Update the weights, s times B, and M for the block in `work`; returns tr M, the share of the old M in it, and the new s."""
     n = len(betas)
     trace, keep = settle(work.Y[:n], betas, M)
     s = multiplied_in(B, scale)
@@ -97,7 +97,7 @@ def expand_block(betas: Floats, B: Array, scale: Scale, M: Floats, work: Work) -
 
 @kernel
 def expand_open(stack: Array, scale: Scale, w: Floats, betas: Floats, Y: Floats, M: Floats) -> tuple[float, float, float]:
-    """The same past an open block, the rows of the stack after the first K; w, betas and Y are of its n samples."""
+    """As `expand_block`, for an open block: the rows of the stack after the first K. w, betas and Y belong to its n samples."""
     n, K = Y.shape
     trace, keep = settle(Y, betas, M)
     s = multiplied_in(stack[:K], scale)
@@ -109,7 +109,7 @@ def expand_open(stack: Array, scale: Scale, w: Floats, betas: Floats, Y: Floats,
 
 @kernel
 def multiplied_in(B: Array, scale: Scale) -> float:
-    """Multiply s into the basis where it has become too small; returns what s is then."""
+    """Multiply s into the basis if it has become too small; returns the new s."""
     if scale.s > scale.least:
         return scale.s
     factor = B.dtype.type(scale.s)
@@ -165,7 +165,7 @@ def settle(Y: Floats, betas: Floats, M: Floats) -> tuple[float, float]:
 
 @kernel
 def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
-    """What the weights make of sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j``; False where it is not finite."""
+    """The weights times sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j``; returns False if it is not finite."""
     K = h.shape[0]
     products = np.empty(K + n + 1, dtype=stack.dtype)
     put_and_multiply(stack, K + n, row, products)
@@ -182,7 +182,7 @@ def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, 
 
 @kernel
 def fade(n: int, alpha: float, a: float, w: Floats) -> float:
-    """The weights of the old W and of the samples before sample n, and its own, after a step of alpha; w is changed, `a` returned."""
+    """Update the weights after a step of alpha with sample n: those of the samples, w, in place; that of the old W, `a`, is returned."""
     for j in range(n):
         w[j] *= 1.0 - alpha
     w[n] = alpha

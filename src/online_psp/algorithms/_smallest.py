@@ -1,10 +1,10 @@
-"""The smallest eigenpair of a bordered matrix whose inverse is nearly known: the step inside IPCA, in a few products with a K×K matrix.
+"""The smallest eigenpair of a bordered matrix whose inverse is nearly known, in a few products with a K×K matrix: the core of IPCA's step.
 
 IPCA needs one eigenvector of ``T = keep diag(S, 0) + α w wᵀ``, w = [y; ρ], keep = 1 − α: the one to be dropped. With ``N = (S + δI)⁻¹``
-at hand, ``T + keep δ I`` has the same eigenvectors, and its inverse is applied by the Sherman–Morrison rule for one product with N. So the
-pair is the *largest* one of that inverse, and Lanczos' method finds it in a few steps, because what a sample adds outside the subspace is
-small next to what the subspace holds. Where it is not, as before anything has been learned, the smallest eigenvalues lie close together and
-the steps are many; then −δ is moved up to just below them, which sets them apart. The pair is checked against T itself, and mended where N
+known, ``T + keep δ I`` has the same eigenvectors, and its inverse is applied by the Sherman–Morrison rule with one product with N. The pair
+is the *largest* one of that inverse, and Lanczos' method finds it in a few steps, because what a sample adds outside the subspace is small
+beside the variances inside it. If it is not, as before anything has been learned, the smallest eigenvalues lie close together and many
+steps are needed; then −δ is moved up to just below them, which sets them apart. The pair is checked against T itself, and corrected if N
 has drifted.
 
 Of S and N only the lower halves are read and written.
@@ -19,10 +19,10 @@ from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
-_MOST_STEPS = 160  # some ten do where the smallest eigenvalue stands apart; many are close before anything has been learned
+_MOST_STEPS = 160  # about ten are enough if the smallest eigenvalue stands apart; before anything has been learned many are close
 _MOST_REPAIRS = 4
 NOT_MADE = np.inf
-"""In place of a δ: there is no N yet."""
+"""Stands in place of δ if there is no N yet."""
 
 
 @kernel
@@ -45,7 +45,7 @@ def invert_shifted(S: Floats, delta: float, N: Floats) -> None:
 def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, out: Floats) -> None:
     """``out = ± size (T + keep δ I)⁻¹ g`` for g of length K+1, with the sign that makes the eigenvalue in question the largest one.
 
-    Where −δ is above the smallest eigenvalue of T, that one, and no other, is negative in the inverse.
+    If −δ is above the smallest eigenvalue of T, that eigenvalue, and no other, is negative in the inverse.
     """
     K = N.shape[0]
     symmetric_product(N, g[:K], out[:K])
@@ -76,7 +76,7 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
     for _ in range(100):
         pivot, slope, total = theta - a[0], 1.0, 0.0
         for i in range(n):
-            if not pivot > 0.0:  # θ is there, to rounding
+            if not pivot > 0.0:  # θ has converged, up to rounding
                 break
             total += slope / pivot  # the derivative of log det
             if i < n - 1:
@@ -101,13 +101,13 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
 
 @kernel
 def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, v: Floats) -> tuple[int, bool]:
-    """Leave in v the vector of the largest eigenvalue of the inverse; how many steps that took, and whether they were enough."""
+    """Write the vector of the largest eigenvalue of the inverse to v; returns the number of steps, and whether they were enough."""
     K = N.shape[0]
     most = min(_MOST_STEPS, K + 1)
     V, w = np.empty((most, K + 1)), np.empty(K + 1)
     a, b, s = np.empty(most), np.empty(most), np.empty(most)
-    # Most of the answer lies in the inverse times the last unit vector; a little of everything keeps it from being an eigenvector itself,
-    # but not the one that is asked for, as on data that is aligned with the axes.
+    # The inverse times the last unit vector is most of the answer. On data aligned with the axes it may be another eigenvector, so a
+    # little of everything is added.
     start = V[0]
     for k in range(K):
         start[k] = -rho * Ny[k] / keep
@@ -151,7 +151,7 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
 
 @kernel
 def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, size: float, r: Floats) -> tuple[float, float]:
-    """Scale v to length one and leave ``(T v − λ v)/size`` in r; returns λ and the length of r."""
+    """Scale v to length one and write ``(T v − λ v)/size`` to r; returns λ and the length of r."""
     K = S.shape[0]
     v /= np.sqrt(np.dot(v, v))
     symmetric_product(S, v[:K], r[:K])
@@ -173,7 +173,7 @@ def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: f
 
 @kernel
 def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Floats:
-    """The same from LAPACK."""
+    """The smallest eigenvector of T from LAPACK, (K+1,)."""
     K = S.shape[0]
     T = np.empty((K + 1, K + 1))
     for i in range(K):
@@ -193,11 +193,11 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
     Parameters
     ----------
     S, N : (K, K)
-        N is made anew from S where it turns out to have drifted too far.
+        N is recomputed from S if it has drifted too far.
     Ny : (K,)
         ``N y``, brought up to date with N.
     y, rho, alpha : (K,), float, float
-        The sample in the subspace, what is left of its length outside, and its step size.
+        Coordinates of the sample in the subspace, the length of its part outside, and its step size.
     delta : float
         The shift inside N, or NOT_MADE.
     v : (K+1,), filled
@@ -216,7 +216,7 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
         size += keep * S[k, k] + alpha * y[k] * y[k]
     enough = 8.0 * _EPS
     r, correction = np.empty(K + 1), np.empty(K + 1)
-    nothing = 4.0 * _EPS * size  # next to T, and enough for an S that is singular
+    nothing = 4.0 * _EPS * size  # negligible beside T, and enough for a singular S
     value, fresh, steps = 0.0, delta == NOT_MADE, 0
     if fresh:
         delta = nothing
@@ -227,7 +227,7 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
         if beta > 0.0:  # otherwise N has lost its definiteness
             more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, size, v)
             steps += more
-            fresh = fresh or not long_enough  # where it was too short, N is not to blame
+            fresh = fresh or not long_enough  # if there were too few steps, N is not to blame
             value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             for _ in range(_MOST_REPAIRS):
                 if length <= enough:
@@ -251,12 +251,12 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
 
 @kernel
 def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, value: float, v: Floats) -> float:
-    """N after the pair (value, v) has been dropped: the reflection that turns v into the last unit vector, applied to the inverse of T.
+    """Update N after the pair (value, v) was dropped: apply the reflection that turns v into the last unit vector to the inverse of T.
 
     Returns
     -------
     float
-        The new δ; NOT_MADE, and N is of no use any more, where the value is too close to −δ to divide by what lies between.
+        The new δ; NOT_MADE, and N is useless, if the value is too close to −δ to divide by the difference.
     """
     K = N.shape[0]
     keep, g = 1.0 - alpha, 1.0 + v[K]

@@ -1,4 +1,4 @@
-"""Sparse rows that a block learner holds, and its basis while rows are sparse, as a state that goes on bit for bit."""
+"""The part of a block learner's state that sparse rows need: the rows held, their running sum, and the store of the basis."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from online_psp.engine.types import Array, Floats
 
 
 class SparseRunning(NamedTuple):
-    """CSR rows with their shares, the running sum that they are centred by, and how the basis hangs on it."""
+    """CSR rows with their shares, the running sum by which they are centred, and the state of the store."""
 
     shares: Annotated[Floats, "open"]
     indptr: Annotated[Floats, "ends"]
-    """Whole numbers, as the indices are."""
+    """Whole numbers, as are the indices."""
     indices: Annotated[Floats, "entries"]
     data: Annotated[Array, "entries"]
     sum: Annotated[Floats, "D"] | None
-    """None where rows are not centred."""
+    """None if rows are not centred."""
     weight: float
     store: StoreState | None
-    """None while the basis is an array of its own."""
+    """None while the basis is a plain array."""
 
 
 def described(rows: SparseRows | None, shares: Floats, store: SparseStore | None, dtype: np.dtype[Any]) -> SparseRunning:
-    """The rows held, if any, in arrays of their own, and the store, whose V takes the place of the basis."""
+    """The state of the rows held, if any, copied, and of the store, whose V takes the place of the basis."""
     sums = rows.sums if rows is not None else store.sums if store is not None else None
     matrix = csr_array((0, 0)) if rows is None else rows.matrix()
     fits = store is not None and store.sums is sums
@@ -46,7 +46,7 @@ def described(rows: SparseRows | None, shares: Floats, store: SparseStore | None
 
 
 def running_sum(state: SparseRunning) -> Sums | None:
-    """The running sum again."""
+    """The running sum of a state."""
     if state.sum is None:
         return None
     sums = Sums(np.zeros(0), 0.0)
@@ -55,7 +55,7 @@ def running_sum(state: SparseRunning) -> Sums | None:
 
 
 def rows_again(state: SparseRunning, sums: Sums | None, D: int) -> SparseRows | None:
-    """The rows again, with their running sum; None where there were none."""
+    """The rows of a state, with their running sum; None if there are none."""
     if not len(state.shares):
         return None
     indptr, indices = (np.asarray(each, dtype=np.int64) for each in (state.indptr, state.indices))
@@ -63,7 +63,7 @@ def rows_again(state: SparseRunning, sums: Sums | None, D: int) -> SparseRows | 
 
 
 def check(state: SparseRunning, D: int) -> None:
-    """Raise a ValueError for what no model can have stored."""
+    """Raise a ValueError if no model can have stored this state."""
     if not ((state.shares >= 0) & (state.shares <= 1)).all():
         raise ValueError("its open rows do not have a share each")
     indptr, indices, store = state.indptr, state.indices, state.store

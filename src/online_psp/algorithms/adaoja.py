@@ -1,4 +1,4 @@
-"""AdaOja (Henriksen and Ward 2019): Oja's method with a step for each column that follows the size of its own gradients, as in AdaGrad.
+"""AdaOja (Henriksen and Ward 2019): Oja's method, with a step size for each column that adapts to its gradients, as in AdaGrad.
 
 For block ``X_t`` of B rows::
 
@@ -12,16 +12,16 @@ b     (K,)   inverse step sizes
 ====  =====  =================================================================
 
 A. Henriksen, R. Ward, "AdaOja: Adaptive Learning Rates for Streaming PCA", arXiv:1905.12115, 2019. B = 10 as there. The columns come out
-in order of variance, as they do in any orthogonal iteration.
+in order of variance, as in any orthogonal iteration.
 
-Exact: Q stays a linear combination of what it was and of the rows, so that several blocks are compressed at once, into their inner
-products with Q and with each other. On these alone the blocks are taken in one by one, the QR decomposition by the Cholesky factor of
-``RᵀR = I + …``, which is well conditioned because a step is never longer than one. Where a factor is not, the blocks are taken in at full
-length.
+The iterates are exact: Q stays a linear combination of its old value and the rows, so several blocks are compressed at once, into their
+inner products with Q and with each other. The blocks then update these small arrays one by one. The QR decomposition uses the Cholesky
+factor of ``RᵀR = I + …``, which is well conditioned because a step is never longer than one. If a factor is not, its blocks are taken at
+full length.
 
-Departures: the start is the thin QR basis of the first K samples and not that of a Gaussian matrix. ``b_0 = 0`` and not 1e-5, so that
-results do not depend on units. Where rows have shares in an average other than ``1/t``, ``b² = ⟨‖G‖²⟩/(share of the block)``, which for
-``1/t`` is the published sum; a block that was cut short by a read counts as the part of a block that it is.
+Departures: the start is the thin QR basis of the first K samples, not that of a Gaussian matrix. ``b_0 = 0``, not 1e-5, so that results do
+not depend on units. If rows have shares in an average other than ``1/t``, ``b² = ⟨‖G‖²⟩/(share of the block)``, which for ``1/t`` is the
+published sum; a block that a read cuts short counts as a fraction of a block.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from online_psp.engine.moments import weights_left
 from online_psp.engine.types import Array, Floats, Rate
 
 ROWS = 10
-_TOGETHER = 64  # rows, or K, whose blocks are compressed at once
+_TOGETHER = 64  # rows whose blocks are compressed at once, unless K is larger
 _LEAST_PIVOT = 1e-4
-_BETWEEN_CHECKS = 16  # compressions between two looks at whether the basis is still orthonormal
+_BETWEEN_CHECKS = 16  # compressions between two checks that the basis is still orthonormal
 
 
 class AdaOjaState(NamedTuple):
@@ -62,7 +62,7 @@ def reference_start(Q: Floats) -> AdaOjaState:
 
 
 def reference_step(state: AdaOjaState, x: Floats, share: float) -> tuple[AdaOjaState, Floats]:
-    """One more row; the basis moves when a block is full. Rows count alike: `share` is not used."""
+    """One more row; the basis moves when a block is full. All rows weigh the same: `share` is not used."""
     y = state.Q.T @ x
     state = state._replace(rows=np.vstack([state.rows, x]))
     return (reference_block(*state) if len(state.rows) == ROWS else state), y
@@ -78,13 +78,13 @@ def reference_block(Q: Floats, squares: Floats, rows: Floats) -> AdaOjaState:
 
 
 def reference_basis(state: AdaOjaState) -> Floats:
-    """(D, K), orthonormal, with the open rows, which count as the part of a block that they are."""
+    """(D, K), orthonormal, with the open rows, which count as a fraction of a block."""
     Q, squares, rows = state
     return reference_block(Q, squares * ROWS / len(rows), rows).Q if len(rows) else Q
 
 
 class AdaOjaRunning(NamedTuple):
-    """What the class keeps."""
+    """The state after the start."""
 
     U: Annotated[Array, "K", "D"]
     gradients: Annotated[Floats, "K"]
@@ -104,7 +104,8 @@ class AdaOja(BlockwiseAlgorithm):
     b0 : float
         b at the start, in the units of a variance; the paper takes 1e-5, for rows of about unit length.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant forgets.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant makes it
+        forget.
     block_size : int or "auto"
         B, rows of a block: 10 by default.
     """
@@ -159,7 +160,7 @@ class AdaOja(BlockwiseAlgorithm):
         self._M *= keep
 
     def _learn_blocks(self, X: Array, shares: Floats) -> Array:
-        """Take in whole blocks, or one that was cut short; returns their outputs, (n, K)."""
+        """Learn from whole blocks, or one that was cut short; returns their outputs, (n, K)."""
         before = self._gradients.copy(), self._M.copy()
         try:
             Y, Z = self._recur(matmul(X, self._U.T).astype(np.float64), full_gram(X).astype(np.float64), shares)
@@ -197,7 +198,10 @@ class AdaOja(BlockwiseAlgorithm):
         return Y, Z
 
     def _step(self, y: Floats, G: Floats, shares: Floats) -> Floats | None:
-        """What the rows of a block, with outputs y (B, K) and inner products G (B, B), add to the basis, (B, K); None for nothing."""
+        """Coefficients, (B, K), with which the rows of a block are added to the basis; None for zero.
+
+        The rows have outputs y (B, K) and inner products G (B, B).
+        """
         left, keep = weights_left(shares)
         weight = float(left.sum())
         size = float(np.abs(y).max())

@@ -16,9 +16,9 @@ y    (K,)   output: ``y_k = u_kᵀ x`` at the moment that x is deflated by it
 Start: ``U = Q``, the thin QR basis of the first K samples, and ``σ_k² = 1e-8``. Step sizes ``α_t = min(1 + ℓ, t)/(t + 1)`` with amnesia
 ℓ = 2: the paper's ``(1 + ℓ)/t`` kept inside (0, 1), one step on.
 
-From this start rounding is amplified, and from K = 64 on it decides the result: two correct implementations part completely soon after
-sample K. That these are the published iterates is claimed up to K ≈ 32. ``sigma2_0="data"`` starts from variances of the data, and does
-not amplify rounding.
+This start amplifies rounding, and from K = 64 on rounding decides the result: two correct implementations diverge completely soon after
+sample K. So we claim to give the published iterates up to K ≈ 32 only. ``sigma2_0="data"`` starts from variances of the data, and does not
+amplify rounding.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from online_psp.engine.compiler import kernel
 from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.types import Array, Floats, Rate
 
-_FROM_DATA = -1.0  # in place of a variance: it is taken from the first samples
+_FROM_DATA = -1.0  # stands in place of a variance that is taken from the first samples
 
 
 class CCIPCARunning(NamedTuple):
-    """What the class keeps: the iterate, and the open block."""
+    """The state after the start: the iterate, and the open block."""
 
     frame: FrameState
     sigma2: Annotated[Floats, "K"]
@@ -60,7 +60,7 @@ def reference_start(Q: Floats) -> CCIPCAState:
 
 
 def reference_step(state: CCIPCAState, x: Floats, alpha: float) -> tuple[CCIPCAState, Floats]:
-    """One sample, as published; the state that comes in is left alone."""
+    """One sample, as published; `state` itself does not change."""
     U, sigma2 = state.U.copy(order="K"), state.sigma2.copy()
     x = x.copy()
     y = np.empty(len(sigma2))
@@ -82,7 +82,7 @@ def reference_basis(state: CCIPCAState) -> Floats:
 def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Floats, sigma2: Floats, Y: Floats) -> None:
     """Samples `first` … `last`−1, in orthonormal coordinates of the block; arguments as in `ipca.recur`, components in the paper's order.
 
-    With u a unit vector, ``‖v‖`` and ``u_kᵀ x`` after the update follow from ``uᵀx`` and ``xᵀx`` before it: one reduction a component.
+    As u is a unit vector, ``‖v‖`` and ``u_kᵀ x`` after the update follow from ``uᵀx`` and ``xᵀx`` before it: one reduction per component.
     """
     K, m = Z.shape
     for s in range(first, last):
@@ -121,7 +121,7 @@ def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Flo
 
 
 class CCIPCA(FrameAlgorithm):
-    """Candid covariance-free incremental PCA: one component after the other, each from what the ones before it leave.
+    """Candid covariance-free incremental PCA: one component after the other, each from what the earlier ones leave.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ class CCIPCA(FrameAlgorithm):
         Start for the components; scaled to unit columns. By default the algorithm starts from the first K samples.
     sigma2_0 : (K,) or "data", optional
         Start for the variances; 1e-8 by default, as published. That start amplifies rounding: from K = 64 on, two correct implementations
-        part completely within the first samples after the start. "data" takes the mean squares of the first K samples along the start,
-        and goes on with the sample after them, which does not.
+        diverge completely within the first samples after it. "data" starts from the mean squares of the first K samples along the
+        components, continues with the sample after them, and does not amplify rounding.
     ell : float
         Amnesia: samples weigh ``1 + ell`` times more than in a plain average.
     learning_rate : callable, optional
@@ -207,7 +207,7 @@ class CCIPCA(FrameAlgorithm):
 
     @classmethod
     def steps_of(cls, shares: Floats) -> Floats:
-        """With the default amnesia: a sample weighs three times what it does in a plain average."""
+        """Step sizes with the default amnesia: a sample weighs three times as much as in a plain average."""
         return np.minimum(3.0 * shares / (1.0 + 2.0 * shares), BELOW_ONE)
 
     def _advance(self, first: int, last: int) -> Floats:

@@ -1,11 +1,11 @@
-"""Frequent Directions (Liberty 2013; Ghashami, Liberty, Phillips and Woodruff 2016): a sketch of ℓ rows with a guarantee for any stream.
+"""Frequent Directions (Liberty 2013; Ghashami, Liberty, Phillips and Woodruff 2016): a sketch of ℓ rows, with a guarantee for any stream.
 
 Rows are written below the sketch B, which has room for 2ℓ. When it is full::
 
     B = V diag(σ) Bᵥ,   δ = σ_ℓ²
     B ← diag(sqrt(max(σ² − δ, 0))) Bᵥ
 
-which leaves ℓ−1 rows at most. The subspace is that of the leading K right singular vectors of B.
+which leaves at most ℓ−1 rows. The subspace is spanned by the leading K right singular vectors of B.
 
 ==  ======  ==========================================================
 B   (2ℓ,D)  sketch: orthogonal rows, then the rows that came since
@@ -17,9 +17,9 @@ For the rows A of *any* stream, in any order: ``0 ≤ ‖A v‖² − ‖B v‖�
 E. Liberty, "Simple and deterministic matrix sketching", KDD 2013; M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent
 Directions: simple and deterministic matrix sketching", SIAM J. Computing 45, 2016. This is the variant that shrinks once in ℓ+1 rows.
 
-Singular vectors are those of the Gram matrix of the sketch, so that all D-sized work is matrix products: right to rounding of ``σ_1²``. The
-bound holds with that added. Departure: B is a sketch of the average of ``x xᵀ`` and not of the sum, rows counting by their shares, so that
-streams may forget. Variances are those of the sketch, and by δ too small, as the guarantee says.
+Singular vectors come from the Gram matrix of the sketch, so that all D-sized work is matrix products; their accuracy is rounding relative
+to ``σ_1²``, which adds to the bound. Departure: B is a sketch of the average of ``x xᵀ``, not of the sum, and rows count by their shares,
+so that streams can forget. Variances are those of the sketch, which are too small by up to δ, as the guarantee says.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class FDState(NamedTuple):
 
 
 def reference_start(Q: Floats) -> FDState:
-    """The start from an orthonormal Q, (D, K): nothing in the sketch, whose ℓ is 2K."""
+    """The start from an orthonormal Q, (D, K): an empty sketch with ℓ = 2K."""
     return FDState(np.zeros((0, len(Q))), Q.T)
 
 
 def reference_step(state: FDState, x: Floats, share: float) -> tuple[FDState, Floats]:
-    """One more row; the sketch is shrunk when it is full. Rows count alike: `share` is not used."""
+    """One more row; the sketch is shrunk when it is full. All rows weigh the same: `share` is not used."""
     B, U = state
     y = U @ x
     B, K = np.vstack([B, x]), len(U)
@@ -65,7 +65,7 @@ def reference_step(state: FDState, x: Floats, share: float) -> tuple[FDState, Fl
 
 
 def reference_shrunk(B: Floats, size: int) -> Floats:
-    """The sketch after it was full, of ℓ = `size`: the rows that are not zero."""
+    """Shrink a full sketch of ℓ = `size`; returns the rows that are not zero."""
     _, sigma, V = np.linalg.svd(B, full_matrices=False)
     delta = sigma[size - 1] ** 2 if len(sigma) >= size else 0.0
     kept = np.sqrt(np.maximum(sigma**2 - delta, 0.0))
@@ -83,7 +83,7 @@ def _leading(B: Floats, K: int) -> Floats:
 
 
 class FDRunning(NamedTuple):
-    """What the class keeps."""
+    """The state after the start."""
 
     U: Annotated[Array, "K", "D"]
     B: Annotated[Array, "r", "D"]
@@ -101,9 +101,10 @@ class FrequentDirections(BlockwiseAlgorithm):
     sketch : int
         ℓ, larger than K; 0 for 2K.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant forgets.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant makes it
+        forget.
     block_size : int or "auto"
-        Rows at which the sketch is shrunk, less ℓ: ℓ by default, as published.
+        Rows that the sketch has room for beyond ℓ before it is shrunk; ℓ by default, as published.
     """
 
     Running = FDRunning
@@ -137,7 +138,7 @@ class FrequentDirections(BlockwiseAlgorithm):
 
     @property
     def rows_kept(self) -> int:
-        """ℓ: one more than the rows that shrinking leaves."""
+        """ℓ, one more than the number of rows that shrinking leaves."""
         return self.sketch or 2 * self.K
 
     @property
@@ -152,13 +153,13 @@ class FrequentDirections(BlockwiseAlgorithm):
 
     def _begin(self, basis: Array) -> None:
         super()._begin(basis)
-        self._stack = self._held  # the sketch, and below it the rows that are held
+        self._stack = self._held  # the sketch, and the rows held below it
         self._r = 0
 
     def _put(self, B: Array) -> None:
-        """Take these rows as the sketch; nothing is held."""
+        """Make these rows the sketch, with no rows held."""
         self._r = len(B)
-        if self._r >= len(self._stack):  # it is only read, and does not go on
+        if self._r >= len(self._stack):  # a copy that is only read
             self._stack = np.zeros((self._r + 1, B.shape[1]), self.dtype)
         self._stack[: self._r] = B
         self._held = self._stack[self._r :]
@@ -182,7 +183,7 @@ class FrequentDirections(BlockwiseAlgorithm):
             new = np.zeros((len(turn), rows.shape[1]), self.dtype)
         add_product(new, 1.0, np.ascontiguousarray(turn[:, r:]), np.ascontiguousarray(rows))
         self._put(new)
-        few = len(new) < self.K  # then directions of the old basis fill the new one
+        few = len(new) < self.K  # then directions of the old basis complete the new one
         self._U = orthonormal_rows(np.concatenate([new, self._U]) if few else new[: self.K])[0][: self.K]
 
     def _fade(self, keep: float) -> None:

@@ -16,10 +16,10 @@ y     (K,)   output; the rows of ``Minv W`` span the subspace
 
 Start: ``Minv = 100 I`` and ``W = Qᵀ/100`` with Q the thin QR basis of the first K samples. Step sizes ``α_t = β_t = 2/(γ t + 5)``.
 
-Departures from the paper, none of which changes an iterate beyond rounding: M is kept beside Minv, and Minv made anew from it every so
-often, because the published recursion alone loses accuracy on long streams; directions that no sample excites are kept from
-vanishing (`SimilarityMatching._lift_unexcited`); and what the first K samples, which lie in the span of the start, leave is written down
-rather than recurred to (`SimilarityMatching._learn_within`).
+Departures from the paper, none of which changes an iterate beyond rounding: M is kept beside Minv, and Minv is recomputed from it from time
+to time, because the published recursion alone loses accuracy on long streams; directions that no sample excites are kept from vanishing
+(`SimilarityMatching._lift_unexcited`); and the state after the first K samples, which lie in the span of the start, is computed in closed
+form and not by the recursion (`SimilarityMatching._learn_within`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def reference_start(Q: Floats) -> FSMState:
 
 
 def reference_step(state: FSMState, x: Floats, alpha: float, beta: float) -> tuple[FSMState, Floats]:
-    """One sample, as published; the state that comes in is left alone."""
+    """One sample, as published; `state` itself does not change."""
     W, Minv = state
     y = Minv @ (W @ x)
     W = (1.0 - alpha) * W + alpha * np.outer(y, x)
@@ -86,11 +86,11 @@ def reference_basis(state: FSMState) -> Floats:
 def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floats, Y: Floats, Minv: Floats) -> float:
     """The samples of a block, on small arrays only.
 
-    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, with W those at the start of the block, and so they take x_s to
+    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, where W are those at the start of the block. So they map x_s to
     ``a P_s + Σ w_j G_sj y_j``.
 
-    Within a chunk Minv is held as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix and not
-    three: N is applied to the chunk's inputs at once, and the rank-one terms are added to N at once when the chunk ends.
+    Within a chunk Minv is kept as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix instead of
+    three: N is applied to all inputs of the chunk at once, and the rank-one terms are added to N together when the chunk ends.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floa
 def learn(
     X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, Minv: Floats, watch: Watch, work: Work, Y: Array
 ) -> Learned:
-    """Several blocks, until the guard has to look.
+    """Learn from several blocks, until the guard has to act.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def learn(
         The weights are s times B.
     M, Minv : (K, K), changed in place
     work
-        Room for the largest block.
+        Work space for the largest block.
     Y : (N, K), filled
     """
     s = scale.s
@@ -203,7 +203,7 @@ def learn(
 def recur_open(
     stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, Minv: Floats, out: Array
 ) -> float:
-    """Sample n of an open block: `recur` for one sample, with the inner products taken on the way.
+    """Learn from sample n of an open block: as `recur`, for one sample, computing its inner products as well.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def recur_open(
         The sample becomes row K + n.
     row : (D,)
     s : float
-        What the first K rows of the stack are to be multiplied by.
+        Factor of the first K rows of the stack.
     a, w, alphas, betas, Y, Minv
         As in `recur`.
     out : (K,), filled
@@ -220,7 +220,7 @@ def recur_open(
     Returns
     -------
     float
-        The new `a`; −1, and nothing is changed, where the sample is not finite.
+        The new `a`, or −1 if the sample is not finite; nothing has changed then.
     """
     K = out.shape[0]
     y, z = Y[n], np.empty(K)
@@ -243,7 +243,7 @@ def recur_open(
 
 
 class FSM(SimilarityMatching):
-    """Fast Similarity Matching: the top-K principal subspace of a stream, O(DK) a sample.
+    """Fast Similarity Matching: the top-K principal subspace of a stream, in O(DK) per sample.
 
     Parameters
     ----------
@@ -260,11 +260,11 @@ class FSM(SimilarityMatching):
     learning_rate : callable, optional
         ``t → α_t`` in [0, 1), t from 1; in place of `gamma`.
     beta : callable, optional
-        ``t → β_t``, where the lateral weights are to have a step size of their own.
+        ``t → β_t``, step sizes for the lateral weights; those of the weights by default.
     block_size : int or "auto"
         Samples compressed at a time. It changes speed, not results.
     dtype : float64 or float32
-        Precision of the weights; the K×K arrays are float64 always.
+        Precision of the weights; the K×K arrays are always float64.
 
     Examples
     --------

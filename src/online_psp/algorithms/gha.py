@@ -11,13 +11,13 @@ y   (K,)   output: coordinates in the rows before the step
 ==  =====  ================================================================
 
 Start: the thin QR basis of the first K samples. Step sizes ``α_t,k = scale/(t v_k)``, v_k the average of ``y_k²``: every row has a step
-in units of its own variance, and so the weak components learn as quickly as the strong ones, in data of any unit. With ``variance=1``
-there is one step for all of them, ``scale/t``, as published.
+in units of its own variance, so weak components learn as quickly as strong ones, in data of any unit. With ``variance=1`` there is one
+step for all of them, ``scale/t``, as published.
 
 T. D. Sanger, "Optimal unsupervised learning in a single-layer linear feedforward neural network", Neural Networks 2, 1989.
 
-Departure: the published update keeps U near orthonormal only while steps are small, and diverges where they are not. So a step is at most
-``1/max(‖x‖², ‖y‖²)``: no more than takes the sample in whole. Steps of that size occur among the first samples, and at gross rows.
+Departure: the published update keeps U near orthonormal only while steps are small, and diverges if they are not. So a step is at most
+``1/max(‖x‖², ‖y‖²)``, with which the sample is fitted fully. Steps of that size occur among the first samples, and at gross rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from online_psp.engine.types import Floats
 
 
 class GHAState(NamedTuple):
-    """The iterate, and what sets its steps."""
+    """The iterate, and the quantities that set its steps."""
 
     U: Floats
     v: Floats
@@ -46,7 +46,7 @@ def reference_start(Q: Floats) -> GHAState:
 
 
 def reference_step(state: GHAState, x: Floats, share: float) -> tuple[GHAState, Floats]:
-    """One sample; the state that comes in is left alone."""
+    """One sample; `state` itself does not change."""
     U, v, pace = state
     y = U @ x
     alpha, v = own_steps(v, pace, x, y, share)
@@ -60,10 +60,10 @@ def reference_basis(state: GHAState) -> Floats:
 
 @kernel
 def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
+    """Learn from samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for the arrays."""
     K = Z.shape[0]
     alpha = np.empty(K)
-    known = np.empty(Z.shape[1])  # Σ_{i≤k} y_i u_i: what the rows up to k make of the sample
+    known = np.empty(Z.shape[1])  # Σ_{i≤k} y_i u_i: the part of the sample that the rows up to k explain
     for s in range(first, last):
         y, m = Y[s], K + s
         square = outputs(H, Z, s, y)
@@ -85,7 +85,7 @@ class GHA(GradientAlgorithm):
     Parameters
     ----------
     K, D, U0, scale, variance, learning_rate, block_size, dtype
-        As in `Oja`, but for steps in units of the variance of each row of the basis, and ``scale=3``.
+        As in `Oja`, except that steps are in units of the variance of each row of the basis, and ``scale`` is 3 by default.
     """
 
     _recur = staticmethod(recur)
@@ -93,7 +93,7 @@ class GHA(GradientAlgorithm):
     default_scale = 3.0
 
     def _straighten(self) -> None:
-        """Nothing: the rule itself pulls the rows back to orthonormality."""
+        """Does nothing: the rule itself pulls the rows back to orthonormality."""
 
     def _covariance_within(self, R: Floats) -> Floats:
         back = np.linalg.pinv(R)

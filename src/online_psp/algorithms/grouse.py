@@ -1,6 +1,6 @@
 """GROUSE, Grassmannian rank-one update subspace estimation (Balzano, Nowak and Recht 2010): learns from rows with missing values.
 
-For sample ``x_t`` with the observed set Ω, U_Ω the rows of U that belong to it::
+For sample ``x_t`` with the set Ω of observed features, U_Ω the corresponding rows of U::
 
     w = argmin_a ‖U_Ω a − x_Ω‖,    p = U w,    r = x − p in Ω and 0 elsewhere
     U ← U + [ (cos θ − 1) p/‖p‖ + sin θ r/‖r‖ ] wᵀ/‖w‖,    θ = η_t ‖r‖ ‖p‖
@@ -13,9 +13,9 @@ w   (K,)   output: the coordinates that fit what is observed
 L. Balzano, R. Nowak, B. Recht, "Online Identification and Tracking of Subspaces from Highly Incomplete Information", Allerton 2010,
 arXiv:1006.4046.
 
-Departures: the paper leaves η_t to the user, a constant to track and ``C/t`` for a subspace that stays. Here it is
+Departures: the paper leaves η_t to the user: a constant to track a moving subspace, ``C/t`` for a fixed one. Here it is
 ``scale/(t v)``, v the average of ``‖p‖²/K``, so that it does not depend on the units of the data. θ is no more than
-``arctan(‖r‖/‖p‖)``, at which the new subspace has the filled sample p + r in it. The start is the thin QR basis of the first K samples.
+``arctan(‖r‖/‖p‖)``, at which the new subspace contains the completed sample p + r. The start is the thin QR basis of the first K samples.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from online_psp.engine.checks import check_number
 from online_psp.engine.types import Array, Floats, Rate
 
 SCALE = 5.0
-_NO_RESIDUAL = 1e-14  # of the sample: rounding
+_NO_RESIDUAL = 1e-14  # relative to the sample: rounding
 _ROWS_BETWEEN_CHECKS = 256
 
 
 class GROUSEState(NamedTuple):
-    """The iterate, and what sets its steps."""
+    """The iterate, and the quantities that set its steps."""
 
     U: Floats
     v: float
@@ -50,7 +50,7 @@ def reference_start(Q: Floats) -> GROUSEState:
 
 
 def reference_step(state: GROUSEState, x: Floats, share: float, scale: float = SCALE) -> tuple[GROUSEState, Floats]:
-    """One sample, NaN where it is missing; the state that comes in is left alone."""
+    """One sample, NaN where it is missing; `state` itself does not change."""
     U, v = state
     seen = ~np.isnan(x)
     w = np.linalg.pinv(U[seen], rcond=RCOND) @ x[seen]
@@ -73,7 +73,7 @@ def reference_basis(state: GROUSEState) -> Floats:
 
 
 class GROUSERunning(NamedTuple):
-    """What the class keeps."""
+    """The state after the start."""
 
     U: Annotated[Floats, "D", "K"]
     M: Annotated[Floats, "K", "K"]
@@ -81,14 +81,14 @@ class GROUSERunning(NamedTuple):
 
 
 class GROUSE(PartialAlgorithm):
-    """GROUSE: gradient steps on the Grassmannian, by what is observed of each row.
+    """GROUSE: gradient steps on the Grassmannian, from the observed values of each row.
 
     Parameters
     ----------
     K, D, dtype, learning_rate, block_size
-        As in `HistoryPCA`, but that rows are taken one at a time, whatever the block size.
+        As in `HistoryPCA`, except that rows are taken one at a time, whatever the block size.
     scale : float
-        Of the steps.
+        Scale of the steps.
     """
 
     Running = GROUSERunning
@@ -137,7 +137,7 @@ class GROUSE(PartialAlgorithm):
     def _take_block(self, rows: Any, rates: list[Floats], G: Array | None = None) -> Floats:
         Y = super()._take_block(rows, rates, G)
         if self.t // _ROWS_BETWEEN_CHECKS != (self.t + len(Y)) // _ROWS_BETWEEN_CHECKS:
-            Q, R = np.linalg.qr(self._U)  # takes out what rounding has put in
+            Q, R = np.linalg.qr(self._U)  # removes rounding errors
             self._U = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
         return Y
 

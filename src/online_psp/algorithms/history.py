@@ -1,4 +1,4 @@
-"""History PCA (Yang, Hsieh and Wang 2018): power iterations on each block together with what is remembered of all blocks before it.
+"""History PCA (Yang, Hsieh and Wang 2018): power iterations on each block, together with a summary of all blocks before it.
 
 For block ``X_t`` of B rows::
 
@@ -13,9 +13,9 @@ Q     (D,K)  orthonormal columns; kept as rows, U (K,D)
 
 P. Yang, C.-J. Hsieh, J.-L. Wang, "History PCA: A New Algorithm for Streaming PCA", arXiv:1802.05447, 2018.
 
-A_t is never formed: a block is 4m matrix products of the size of the basis, and m QR decompositions. Departures: the start is the thin QR
-basis of the first K samples and not that of a Gaussian matrix. Blocks have max(10, K) rows (the paper takes about 10), the first one K at
-least: a first block of fewer rows than K would leave columns of Q to rounding. The weights (t−1)/t and 1/t are those of the rows seen."""
+A_t is never formed: a block costs 4m matrix products of the size of the basis, and m QR decompositions. Departures: the start is the thin
+QR basis of the first K samples, not that of a Gaussian matrix. Blocks have max(10, K) rows (the paper takes about 10), and the first has at
+least K: with fewer, rounding would decide some columns of Q. The weights (t−1)/t and 1/t are computed from the rows seen."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def reference_basis(state: HistoryState) -> Floats:
 
 
 class HistoryRunning(NamedTuple):
-    """What the class keeps."""
+    """The state after the start."""
 
     U: Annotated[Array, "K", "D"]
     variances: Annotated[Floats, "K"]
@@ -92,7 +92,7 @@ class HistoryRunning(NamedTuple):
 
 
 class HistoryPCA(BlockwiseAlgorithm):
-    """History PCA: power iterations on each block together with what is remembered of all blocks before it.
+    """History PCA: power iterations on each block, together with a summary of all blocks before it.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ class HistoryPCA(BlockwiseAlgorithm):
     iterations : int
         m, power iterations on each block.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant forgets.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it; ``1/t`` by default. A constant makes it
+        forget.
     block_size : int or "auto"
         B, rows of a block: max(10, K) by default.
     """
@@ -144,7 +145,7 @@ class HistoryPCA(BlockwiseAlgorithm):
     def _begin(self, basis: Array) -> None:
         super()._begin(basis)
         self._variances: Floats = np.zeros(self.K)
-        self._fresh = True  # there has been no block yet
+        self._fresh = True  # no block yet
 
     def _advance(self, rows: Array, shares: Floats) -> None:
         left, keep = weights_left(shares)
@@ -156,7 +157,7 @@ class HistoryPCA(BlockwiseAlgorithm):
             add_product(G, 1.0, seen, np.ascontiguousarray(rows))
             U, R = orthonormal_rows(G)
         self._U, self._fresh = U, False
-        unit = max(float(np.abs(R).max()), float(np.finfo(np.float64).tiny))  # variances themselves may be near the ends of the range
+        unit = max(float(np.abs(R).max()), float(np.finfo(np.float64).tiny))  # variances may be near the limits of floating point
         self._variances = unit * np.linalg.norm(R.astype(np.float64) / unit, axis=0)
 
     def _fade(self, keep: float) -> None:

@@ -16,13 +16,13 @@ y   (K,)   coordinates in the old components
 
 Start: ``U = Q``, the thin QR basis of the first K samples, and ``Σ² = 0``. Step sizes ``α_t = 1/(t + 1)``.
 
-Departure from the paper: where the residual vanishes, ``sqrt(α_t) ‖r‖ < 1e-7 ‖x‖``, the step stays in the K×K problem, because
-augmenting with a zero direction loses a column of U among the ties.
+Departure from the paper: if the residual vanishes, ``sqrt(α_t) ‖r‖ < 1e-7 ‖x‖``, the step stays in the K×K problem, because adding a
+zero direction would lose a column of U among the ties.
 
-What is kept is the published iterate, the rank-K matrix ``U diag(Σ²) Uᵀ``, as ``B S Bᵀ`` with an orthonormal basis B and a symmetric S that
-need not be diagonal. Then a step has to find only the one eigenvector that is dropped, which costs O(K²) and not O(K³); U and Σ² are
-the eigenpairs of S, found when somebody asks. Outputs are coordinates in B, which turns as little as it can from sample to sample: their
-lengths, and the points that they stand for, are those of the published outputs.
+The published iterate is the rank-K matrix ``U diag(Σ²) Uᵀ``. It is kept as ``B S Bᵀ``, with an orthonormal basis B and a symmetric S that
+need not be diagonal. Then a step has to find only the one eigenvector that is dropped, which costs O(K²) instead of O(K³); U and Σ² come
+from the eigenpairs of S when somebody reads them. Outputs are coordinates in B, which turns as little as possible from sample to sample:
+their lengths, and the points that they describe, are those of the published outputs.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from online_psp.engine.types import Array, Floats, Rate
 
 _NO_RESIDUAL = 1e-7
 _FEW_STEPS = 16
-_MOST_STEP = 1.0 - 1e-12  # a step of 1 forgets everything, and is taken as the limit of that
+_MOST_STEP = 1.0 - 1e-12  # a step of 1 forgets everything; this is close enough to it
 _BELOW = 0.997
 
 
 class IPCARunning(NamedTuple):
-    """What the class keeps: the iterate as ``B S Bᵀ``, the inverse that steps use, and the open block."""
+    """The state after the start: the iterate as ``B S Bᵀ``, the inverse that steps use, and the open block."""
 
     frame: FrameState
     S: Annotated[Floats, "K", "K"]
@@ -77,7 +77,7 @@ def reference_start(Q: Floats) -> IPCAState:
 
 
 def reference_step(state: IPCAState, x: Floats, alpha: float) -> tuple[IPCAState, Floats]:
-    """One sample, as published; the state that comes in is left alone."""
+    """One sample, as published; `state` itself does not change."""
     U, sigma2 = state
     K = len(sigma2)
     y = U.T @ x
@@ -156,10 +156,10 @@ def recur(
 ) -> tuple[float, int]:
     """Samples `first` … `last`−1, in orthonormal coordinates of the block.
 
-    The subspace has the orthonormal basis ``B = Z − Pᵀ T`` and the covariance S in it. A sample with something outside adds a direction,
-    and the eigenvector v = [p; l] of the smallest eigenvalue λ of the problem of size K+1 goes. A Householder reflection turns v into the
-    last unit vector. With g = 1 + l that changes the basis by ``−p (Bᵀp/g + r/ρ)ᵀ``, S to ``(1−α) S + α q qᵀ − λ/g² p pᵀ`` with
-    q = y − ρ/g p, and N in the same way. All of it costs O(K²).
+    The subspace has the orthonormal basis ``B = Z − Pᵀ T``, and S is the covariance in it. A sample that is partly outside adds a
+    direction, and the eigenvector v = [p; l] of the smallest eigenvalue λ of the problem of size K+1 is dropped. A Householder reflection
+    turns v into the last unit vector. With g = 1 + l it changes the basis by ``−p (Bᵀp/g + r/ρ)ᵀ`` and S to ``(1−α) S + α q qᵀ − λ/g² p
+    pᵀ``, where q = y − ρ/g p; N changes in the same way. All of it costs O(K²).
 
     Parameters
     ----------
@@ -169,11 +169,11 @@ def recur(
     Z : (K, m)
         The basis at the start of the block; not read if it is `plain`, the first K coordinate vectors.
     P, T : (n, K), (n, m)
-        What the basis has moved by since; zero from sample `first` on.
+        The change of the basis since; zero from sample `first` on.
     S, N, delta : (K, K), (K, K), float
-        The covariance, and ``(S + δI)⁻¹``, their lower halves; both are changed in place, the new δ, or NOT_MADE, is returned.
+        Lower halves of the covariance and of ``(S + δI)⁻¹``. Both are changed in place; the new δ, or NOT_MADE, is returned.
     spent : int
-        Steps beyond a few that eigenvectors have taken since N was made; the new number is returned.
+        Extra steps that eigenvectors have taken since N was computed; the new number is returned.
     Y : (last − first, K)
         Outputs: coordinates in the basis before the sample.
     """
@@ -190,7 +190,7 @@ def recur(
         for c in range(width):
             norm2 += x[c] * x[c]
             rho2 += r[c] * r[c]
-        if rho2 < 0.25 * norm2:  # once more: a small residual must still be orthogonal
+        if rho2 < 0.25 * norm2:  # project again: a small residual must still be orthogonal
             _project(r.copy(), Z, plain, P, T, s, y, r)
             rho2 = 0.0
             for c in range(width):
@@ -243,7 +243,7 @@ def recur(
                 S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
         spent += max(0, steps - _FEW_STEPS)
         if spent > K // 3 and value > 1e-10 * np.trace(S):  # as much as a new inverse costs
-            delta, spent = -_BELOW * value, 0  # no eigenvalue of S is below the one that went
+            delta, spent = -_BELOW * value, 0  # no eigenvalue of S is below the one that was dropped
             invert_shifted(S, delta, N)
     return delta, spent
 
@@ -260,7 +260,7 @@ class IPCA(FrameAlgorithm):
     sigma2_0 : (K,), optional
         Start for the variances; zero by default.
     learning_rate : callable, optional
-        ``t → α_t`` in [0, 1), t from 1; ``1/(t+1)`` by default.
+        ``t → α_t`` in [0, 1], t from 1; ``1/(t+1)`` by default.
     """
 
     _cost = FixedCost(call=150e-6, passes=6.0, pairs=6.0)
@@ -345,11 +345,11 @@ class IPCA(FrameAlgorithm):
 
     def _close(self) -> None:
         self._frame.expand_by(self._P, self._T)
-        if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) a sample
+        if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) per sample
             self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
 
     def _components(self, orthogonalize: bool) -> Array:
-        return super()._components(True) if orthogonalize else np.array(self._frame.basis.T)  # what outputs are coordinates in
+        return super()._components(True) if orthogonalize else np.array(self._frame.basis.T)  # outputs are coordinates in this basis
 
     def _raw_basis(self) -> Array:
         vectors = eigh(self._S)[1][:, ::-1]

@@ -1,6 +1,6 @@
 """Incremental SVD by blocks, with forgetting and an update of the mean (Ross, Lim, Lin and Yang 2008).
 
-For block X of m rows after n, with mean μ and singular value decomposition ``U, Σ`` of what came before::
+For a block X of m rows after n rows with mean μ and singular value decomposition ``U, Σ``::
 
     x̄ = mean of X,   X̂ = [X − x̄;  sqrt(n m/(n+m)) (x̄ − μ)]
     U', Σ' = the leading K right singular vectors, and values, of [f Σ U; X̂]
@@ -9,15 +9,15 @@ For block X of m rows after n, with mean μ and singular value decomposition ``U
 =========  ======  =============================================================================
 U          (K,D)   orthonormal rows: principal components, in order of variance
 variances  (K,)    ``Σ²/n``
-mean       (D,)    μ; zero throughout where rows are taken to be centred already
+mean       (D,)    μ; zero if rows are taken to be centred already
 =========  ======  =============================================================================
 
 D. A. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental Learning for Robust Visual Tracking", Int. J. Computer Vision 77, 2008.
 
 The decomposition is that of the small triangular factor of the stacked rows, found by Householder reflections: it squares nothing, and
-holds for data of any range and rank. Departures: rows are taken as centred unless ``center=True``, as everywhere in this package's
-algorithms. Rows count by their shares in an average, ``1/n`` where nothing else is said, so that Σ² is divided by n throughout. In
-``sqrt(n m/(n+m))`` n is what is left of it after forgetting."""
+is accurate for data of any range and rank. Departures: rows are taken as centred unless ``center=True``, as in all algorithms of this
+package. Rows count by their shares in an average, ``1/n`` by default, so Σ² is divided by n throughout. In ``sqrt(n m/(n+m))``, n is what
+is left of it after forgetting."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ISVDState(NamedTuple):
     mean: Floats
     """(D,)"""
     n: float
-    """Rows behind it, those that are being forgotten counted in part."""
+    """Rows that it is made of; those that are being forgotten count in part."""
     rows: Floats
     """(m, D)"""
     f: float
@@ -62,14 +62,14 @@ def reference_start(Q: Floats, f: float = 1.0, center: bool = False) -> ISVDStat
 
 
 def reference_step(state: ISVDState, x: Floats, share: float) -> tuple[ISVDState, Floats]:
-    """One more row; the model moves when a block is full. Rows count alike: `share` is not used."""
+    """One more row; the model moves when a block is full. All rows weigh the same: `share` is not used."""
     y = state.U @ (x - state.mean)
     state = state._replace(rows=np.vstack([state.rows, x]))
     return (reference_block(state) if len(state.rows) == max(LEAST_ROWS, len(state.U)) else state), y
 
 
 def reference_block(state: ISVDState) -> ISVDState:
-    """Take in the rows held."""
+    """Learn from the rows held."""
     U, sigma, mean, n, rows, f, center = state
     m, K = len(rows), len(U)
     stacked = [f * sigma[:, np.newaxis] * U, rows]
@@ -95,7 +95,7 @@ def _leading(stacked: Floats, K: int) -> tuple[Floats, Floats]:
 
 
 class ISVDRunning(NamedTuple):
-    """What the class keeps."""
+    """The state after the start."""
 
     U: Annotated[Array, "K", "D"]
     variances: Annotated[Floats, "K"]
@@ -112,11 +112,11 @@ class IncrementalSVD(BlockwiseAlgorithm):
     K, D, dtype
         As in `FSM`.
     forgetting : float
-        f in (0, 1]: what singular values are multiplied by before each block.
+        f in (0, 1]: factor by which singular values are multiplied before each block.
     center : bool
-        Subtract the mean of the rows so far, and keep the model exact for that as it moves. Otherwise rows are taken as centred.
+        Whether to subtract the mean of the rows so far, exactly, as it moves; otherwise rows are taken as centred.
     learning_rate : callable, optional
-        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it, in place of what `forgetting` makes it.
+        ``t → share`` in [0, 1], t from 1: the share of sample t in the average of all up to it, in place of `forgetting`.
     block_size : int or "auto"
         m, rows of a block: max(5, K) by default.
     """
@@ -189,7 +189,7 @@ class IncrementalSVD(BlockwiseAlgorithm):
         self._U, self._variances = matmul(np.ascontiguousarray(turn[:, :K].T.astype(self.dtype)), factor.T), values[:K] ** 2
 
     def _centred(self, rows: Array, left: Floats, keep: float) -> list[Array]:
-        """The rows about their own mean, and the row that stands for the distance of the two means; the mean moves."""
+        """The rows minus their own mean, and the row that represents the distance between the two means; updates the mean."""
         assert self._mean is not None
         weight = float(left.sum())
         if weight == 0.0:
@@ -214,7 +214,7 @@ class IncrementalSVD(BlockwiseAlgorithm):
 
     def _restore(self, running: ISVDRunning) -> None:
         if (running.mean is not None) != self.center:
-            raise ValueError("it has a mean where it is not centred, or none where it is")
+            raise ValueError("it has a mean although it is not centred, or none although it is")
         self._begin(np.array(running.U))
         self._variances = running.variances.copy()
         self._mean = None if running.mean is None else running.mean.copy()

@@ -13,14 +13,14 @@ y   (K,)   output: coordinates in the rows before the step
 
 Start: the thin QR basis of the first K samples. Step sizes ``α_t = scale/(t v_t)``, v the average size of a gradient: see `_gradient.py`.
 Oja's analysis asks for ``α_t = c/t`` with c about one over the gap between the K-th variance and the next. The gap is not known:
-``scale=5`` has the least error over the sets of `psp bench`, wide spectra want more and data with a clear gap less.
+``scale=5`` has the least error over the sets of `psp bench`; wide spectra need more, data with a clear gap less.
 
 E. Oja, "A simplified neuron model as a principal component analyzer", J. Math. Biology 15, 1982; E. Oja and J. Karhunen, "On stochastic
 approximation of the eigenvectors and eigenvalues of the expectation of a random matrix", J. Math. Analysis and Applications 106, 1985.
 
 Departure from the usual form: the basis is made orthonormal by the polar factor and not by QR (that is `SGA`), which changes its rows but
 not their span. After one step ``U Uᵀ = I + c y yᵀ`` with ``c = 2α + α² ‖x‖²``, so that the polar factor costs O(DK), and the rows turn as
-little as they can. Beside it the covariance of the outputs is averaged, for the variances of the principal components.
+little as possible. The covariance of the outputs is averaged as well, for the variances of the principal components.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from online_psp.engine.types import Floats
 
 
 class OjaState(NamedTuple):
-    """The iterate, and what sets its steps."""
+    """The iterate, and the quantities that set its steps."""
 
     U: Floats
     pace: Pace
@@ -47,7 +47,7 @@ def reference_start(Q: Floats) -> OjaState:
 
 
 def reference_step(state: OjaState, x: Floats, share: float) -> tuple[OjaState, Floats]:
-    """One sample; the state that comes in is left alone."""
+    """One sample; `state` itself does not change."""
     y = state.U @ x
     alpha, pace = state.pace.step(x, y, share)
     U = state.U + alpha * np.outer(y, x)
@@ -62,7 +62,7 @@ def reference_basis(state: OjaState) -> Floats:
 
 @kernel
 def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
+    """Learn from samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for the arrays."""
     K = Z.shape[0]
     through = np.empty(Z.shape[1])
     for s in range(first, last):
@@ -94,11 +94,11 @@ class Oja(GradientAlgorithm):
     U0 : (K, D), optional
         Start for the basis; made orthonormal if it is not. By default the algorithm starts from the first K samples.
     scale : float, optional
-        Steps are ``scale/t``, 5 by default, in units of one over the average size of a gradient.
+        Steps are ``scale/t`` divided by the average size of a gradient; 5 by default.
     variance : float
-        A variance that steps are in units of, instead: with ``variance=1`` they are ``scale/t`` as it stands. 0 for the running average.
+        Number to divide by instead: with ``variance=1`` steps are ``scale/t`` itself. 0 means the running average.
     learning_rate : callable, optional
-        ``t → η_t`` in [0, 1], t from 1, in place of ``1/t``. A constant gives a basis that follows a stream that changes.
+        ``t → η_t`` in [0, 1], t from 1, in place of ``1/t``. With a constant, the basis follows a stream that changes.
     """
 
     _recur = staticmethod(recur)

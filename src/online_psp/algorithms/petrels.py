@@ -1,7 +1,7 @@
 """PETRELS, parallel estimation and tracking by recursive least squares (Chi, Eldar and Calderbank 2013): learns from rows with missing
 values.
 
-For sample ``x_t`` with the observed set Ω, row m of U written u_m::
+For sample ``x_t`` with the set Ω of observed features, row m of U written u_m::
 
     a = argmin_a ‖U_Ω a − x_Ω‖
     for every feature m:   R_m ← λ R_m,                      and for those in Ω:   R_m ← R_m + a aᵀ
@@ -10,19 +10,19 @@ For sample ``x_t`` with the observed set Ω, row m of U written u_m::
 ==  =======  =================================================================================
 U   (D,K)    a basis, not orthonormal
 a   (K,)     output: the coordinates that fit what is observed
-R   (D,K,K)  for every feature the covariance, summed, of the coordinates with which it was seen
+R   (D,K,K)  for every feature, the sum of ``a aᵀ`` over the samples in which it was observed
 λ            forgetting; 1 remembers everything
 ==  =======  =================================================================================
 
-Each feature is regressed on the coordinates, by recursive least squares: O(D K²) numbers are kept, and as many operations a sample.
+Each feature is regressed on the coordinates by recursive least squares, which takes O(D K²) memory, and as many operations per sample.
 
 Y. Chi, Y. C. Eldar, R. Calderbank, "PETRELS: Parallel Subspace Estimation and Tracking by Recursive Least Squares From Partial
 Observations", IEEE Transactions on Signal Processing 61, 2013, arXiv:1207.6353.
 
 Departures: step sizes are shares s_t in an average, as in the other algorithms: ``λ_t = (1 − s_t) s_{t−1}/s_t``, which is 1 for ``1/t`` and
-``1 − s`` for a constant s, and one half at least. The paper's ``R_m = δ⁻¹ I`` at the start is ``I/100`` in units of the mean square of the
-coordinates, and no R_m⁻¹ has a larger trace than that, however long its feature has not been seen. The start of U is the thin QR basis
-of the first K samples.
+``1 − s`` for a constant s, and at least one half. The paper's ``R_m = δ⁻¹ I`` at the start is ``I/100`` in units of the mean square of the
+coordinates, and no R_m⁻¹ gets a larger trace than that, however long its feature goes unobserved. U starts from the thin QR basis of the
+first K samples.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PETRELSState(NamedTuple):
     square: float
     """Average of ``‖a‖²/K``."""
     share: float
-    """Of the sample before."""
+    """Share of the sample before."""
 
 
 def reference_start(Q: Floats) -> PETRELSState:
@@ -61,7 +61,7 @@ def reference_start(Q: Floats) -> PETRELSState:
 
 
 def reference_step(state: PETRELSState, x: Floats, share: float) -> tuple[PETRELSState, Floats]:
-    """One sample, NaN where it is missing; the state that comes in is left alone."""
+    """One sample, NaN where it is missing; `state` itself does not change."""
     U, R, S, square, before = state
     K, seen = U.shape[1], ~np.isnan(x)
     a = np.linalg.pinv(U[seen], rcond=RCOND) @ x[seen]
@@ -86,7 +86,7 @@ def reference_basis(state: PETRELSState) -> Floats:
 
 
 class PETRELSRunning(NamedTuple):
-    """What the class keeps: the inverses P of R, that of feature m flat in ``P[m]``."""
+    """The state after the start: P holds the inverses of R, that of feature m flattened in ``P[m]``."""
 
     U: Annotated[Floats, "D", "K"]
     M: Annotated[Floats, "K", "K"]
@@ -96,14 +96,14 @@ class PETRELSRunning(NamedTuple):
 
 
 class PETRELS(PartialAlgorithm):
-    """PETRELS: a recursive least-squares regression of every feature, by what is observed of each row.
+    """PETRELS: a recursive least-squares regression for every feature, from the observed values of each row.
 
-    It keeps a K×K matrix for every feature: D K² numbers.
+    It needs a K×K matrix for every feature: D K² numbers.
 
     Parameters
     ----------
     K, D, dtype, learning_rate, block_size
-        As in `HistoryPCA`, but that rows are taken one at a time, whatever the block size. A constant share s is λ = 1 − s.
+        As in `HistoryPCA`, except that rows are taken one at a time, whatever the block size. A constant share s means λ = 1 − s.
     """
 
     Running = PETRELSRunning

@@ -12,18 +12,18 @@ y   (K,)   output: coordinates in the rows before the step
 ==  =====  ===========================================================================
 
 Start: the thin QR basis of the first K samples. The gains are ``scale/(t v_k)``, v_k the average of ``y_k²``, at most ``1/‖x‖²``: see
-`_gradient.py`. With ``variance=1`` all rows have the same, ``scale/t``; as long as it is below ``1/‖x‖²``, the span is that of `Oja`.
+`_gradient.py`. With ``variance=1`` all rows have the same gain, ``scale/t``; as long as it is below ``1/‖x‖²``, the span is that of `Oja`.
 
 E. Oja and J. Karhunen, "On stochastic approximation of the eigenvectors and eigenvalues of the expectation of a random matrix", J. Math.
 Analysis and Applications 106, 1985.
 
-Exact: after a step, with ``g = Γ y``, ``û = y/‖x‖`` and ``w = û + ‖x‖ g``, the Gram matrix of the rows is ``I + w wᵀ − û ûᵀ``. Its Cholesky
+The step is exact: with ``g = Γ y``, ``û = y/‖x‖`` and ``w = û + ‖x‖ g``, the Gram matrix of the rows is ``I + w wᵀ − û ûᵀ``. Its Cholesky
 factor is the product of two that have a closed form. For ``I ± u uᵀ``, with ``s_k = 1 ± (u_1² + … + u_k²)``::
 
     L_kk = sqrt(s_k/s_{k−1}),    L_jk = ± u_j u_k / sqrt(s_k s_{k−1})  for j > k
 
-and Gram–Schmidt is the solution of triangular systems with them, which costs O(K) a column, and not O(K²). Gains of at most ``1/‖x‖²``
-keep the second one away from singular.
+and Gram–Schmidt solves triangular systems with them, which costs O(K) per column instead of O(K²). Gains of at most ``1/‖x‖²``
+keep the second factor away from singular.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from online_psp.engine.types import Floats
 
 
 class SGAState(NamedTuple):
-    """The iterate, and what sets its steps."""
+    """The iterate, and the quantities that set its steps."""
 
     U: Floats
     v: Floats
@@ -53,7 +53,7 @@ def reference_start(Q: Floats) -> SGAState:
 
 
 def reference_step(state: SGAState, x: Floats, share: float) -> tuple[SGAState, Floats]:
-    """One sample; the state that comes in is left alone."""
+    """One sample; `state` itself does not change."""
     U, v, pace = state
     y = U @ x
     alpha, v = own_steps(v, pace, x, y, share)
@@ -68,7 +68,7 @@ def reference_basis(state: SGAState) -> Floats:
 
 @kernel
 def orthonormalize(Z: Floats, m: int, u: Floats, sign: float, other: Floats, work: Floats) -> None:
-    """``Z ← L⁻¹ Z`` in its first m columns, and ``other ← L⁻¹ other``, L the Cholesky factor of ``I + sign u uᵀ``; work has m places."""
+    """``Z ← L⁻¹ Z`` in its first m columns, and ``other ← L⁻¹ other``, L the Cholesky factor of ``I + sign u uᵀ``; work has length m."""
     K = Z.shape[0]
     before, done = 1.0, 0.0
     for i in range(m):
@@ -87,7 +87,7 @@ def orthonormalize(Z: Floats, m: int, u: Floats, sign: float, other: Floats, wor
 
 @kernel
 def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float, float], v: Floats, Z: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for them."""
+    """Learn from samples `first` … `last`−1 of a block, on small arrays only; see `outputs` for the arrays."""
     K = Z.shape[0]
     alpha, u, w, work = np.empty(K), np.empty(K), np.empty(K), np.empty(Z.shape[1])
     for s in range(first, last):
@@ -106,12 +106,12 @@ def recur(H: Floats, shares: Floats, first: int, last: int, options: tuple[float
 
 
 class SGA(GradientAlgorithm):
-    """Stochastic gradient ascent with Gram–Schmidt: Oja's rule that finds the principal components themselves, in order.
+    """Stochastic gradient ascent with Gram–Schmidt: a form of Oja's rule that finds the principal components themselves, in order.
 
     Parameters
     ----------
     K, D, U0, scale, variance, learning_rate, block_size, dtype
-        As in `Oja`, but for steps in units of the variance of each row of the basis, and ``scale=3``.
+        As in `Oja`, except that steps are in units of the variance of each row of the basis, and ``scale`` is 3 by default.
     """
 
     _recur = staticmethod(recur)

@@ -14,7 +14,7 @@ y   (K,)   output; the rows of ``M⁻¹ W`` span the subspace
 
 Start: ``M = I/100`` and ``W = Qᵀ/100`` with Q the thin QR basis of the first K samples. Step sizes ``α_t = β_t = 2/(γ t + 5)``.
 
-Departure from the paper, which changes no iterate: M is not factored anew at every sample. Its Cholesky factor is updated, in O(K²).
+Departure from the paper, which changes no iterate: M is not factored anew at every sample; its Cholesky factor is updated, in O(K²).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reference_start(Q: Floats) -> SMState:
 
 
 def reference_step(state: SMState, x: Floats, alpha: float, beta: float) -> tuple[SMState, Floats]:
-    """One sample, as published; the state that comes in is left alone."""
+    """One sample, as published; `state` itself does not change."""
     W, M = state
     y = np.asarray(np.linalg.solve(M, W @ x), dtype=np.float64)
     W = (1.0 - alpha) * W + alpha * np.outer(y, x)
@@ -123,7 +123,7 @@ def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floa
 def learn(
     X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, R: Floats, watch: Watch, work: Work, Y: Array
 ) -> Learned:
-    """Several blocks, until the guard has to look; as `fsm.learn`."""
+    """Learn from several blocks, until the guard has to act; as `fsm.learn`."""
     s = scale.s
     first, keep, level, trace = 0, 1.0, 0.0, 0.0
     for last in ends:
@@ -141,7 +141,7 @@ def learn(
 def recur_open(
     stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, R: Floats, out: Array
 ) -> float:
-    """Sample n of an open block; as `fsm.recur_open`."""
+    """Learn from sample n of an open block; as `fsm.recur_open`."""
     K = out.shape[0]
     v = np.empty(K)
     if not open_input(stack, row, n, s, a, w, Y, v):
@@ -156,7 +156,7 @@ def recur_open(
 
 
 class SM(SimilarityMatching):
-    """Similarity Matching: the top-K principal subspace of a stream, with the lateral weights M themselves.
+    """Similarity Matching: the top-K principal subspace of a stream, with a solve against the lateral weights M per sample.
 
     Parameters
     ----------

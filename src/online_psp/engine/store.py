@@ -119,8 +119,8 @@ class DenseStore:
     """A basis in a NumPy array, and an open block below it.
 
     The basis is ``s`` times the first K rows of the stack, so that ``B ← a B + C X`` only adds to them, and scaling costs nothing. (BLAS
-    would scale in a pass of its own.) The samples of an open block are the rows after them, so that a new sample costs one matrix-vector product
-    with the stack. The basis moves only when the block is full or somebody reads it.
+    would scale in a pass of its own.) The samples of an open block are the rows after them, so that a new sample costs one matrix-vector
+    product with the stack. The basis moves only when the block is full or somebody reads it.
 
     Parameters
     ----------
