@@ -72,11 +72,12 @@ comparison-page: $(READY)
 	cp out/bench/comparison.png docs/img/comparison.png
 	sed -i -e '/psp bench: begin/,/psp bench: end/{//!d}' -e '/psp bench: begin/r out/bench/comparison.md' docs/comparison.md
 
-# The results of docs/experiments.md: hours, and for figure 1 on a machine that does nothing else. Goes on from what out/figures holds.
+# The results of docs/experiments.md: hours; FIGURE=fig1 alone, on a machine that does nothing else, half an hour. Goes on from what OUT holds.
+FIGURE ?= fig1 fig2 fig3 fig4
+OUT ?= out/figures
 experiments-page: $(READY)
-	$(BIN)/psp reproduce all --jobs 1 --out out/figures --recordings tests/data
-	cp out/figures/fig1.png out/figures/fig2.png out/figures/fig3.png out/figures/fig4.png docs/img/
-	sed -i -e '/<!-- results: begin/,/<!-- results: end/{//!d}' -e '/<!-- results: begin/r out/figures/results.md' docs/experiments.md
+	for name in $(FIGURE); do $(BIN)/psp reproduce $$name --jobs 1 --out $(OUT) || exit 1; done
+	$(BIN)/python docs/put_results.py $(OUT) $(FIGURE)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

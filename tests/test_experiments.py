@@ -19,7 +19,7 @@ from sklearn.decomposition import IncrementalPCA
 
 from online_psp import FSM
 from online_psp.datasets import KNOWN, DataSet
-from online_psp.experiments import figures, rows, timing
+from online_psp.experiments import figures, rows, runner, tables, timing
 from online_psp.experiments.baselines import BASELINES
 from online_psp.experiments.learners import EstimatorLearner, RowLearner, build, resolve
 from online_psp.experiments.measure import Workbench, chunks
@@ -382,6 +382,58 @@ def test_every_algorithm_is_timed_every_way(algorithm: str, way: str) -> None:
 def test_a_timing_stops_when_its_budget_is_spent() -> None:
     found = timing.time_record(small_timing(runs=10**9, budget=0.05))
     assert 1 <= len(select(found, metric="seconds_per_sample")) < 10**6
+
+
+def test_rows_say_of_how_many_samples_they_are() -> None:
+    found = select(timing.time_record(small_timing()), metric="seconds_per_sample")
+    assert [(row.N, row.note) for row in found] == [(10, "")] * 3
+    blocks = select(timing.time_record(small_timing(way="fit_block")), metric="seconds_per_sample")
+    assert {row.N for row in blocks} == {FSM(4, 64).block_rows}
+
+
+def test_a_single_run_that_takes_longer_than_all_that_is_allowed_is_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = iter([7.0, 1.0])
+    monkeypatch.setattr(timing, "_RUNS", {"published": lambda record: lambda deadline: (next(slow), 1)})
+    found = select(timing.time_record(small_timing(budget=5.0)), metric="seconds_per_sample")
+    assert [(row.value, row.N) for row in found] == [(7.0, 1)], "no warm-up, no second run"
+    assert found[0].note == "one run, without a warm-up: it took longer than the 5 s that are allowed"
+    assert list(slow) == [1.0]
+    table = tables.timings(found)[0]
+    assert table.lines[0][-1] == "1 × 1* / – / –"
+
+
+def test_directions_for_timings_are_orthonormal_and_the_samples_are_the_papers() -> None:
+    for D, K in ((7, 7), (64, 5), (100, 99)):
+        Q = timing.random_directions(D, K, np.random.default_rng(D))
+        np.testing.assert_allclose(Q.T @ Q, np.eye(K), atol=1e-14)
+        assert Q.flags.f_contiguous
+    stream = timing._Stream(40, 3, 2e-3, 0)
+    X = stream.draw(40_000)
+    assert np.mean(np.sum(X**2, axis=1)) == pytest.approx(1.0, rel=0.02), "standardised"
+    seen = np.diag(stream.Q.T @ X.T @ X @ stream.Q) / len(X)
+    np.testing.assert_allclose(seen, stream.variances, rtol=0.05)
+
+
+def test_what_is_left_follows_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: now[0])
+    records = [small_timing(K=K, budget=5.0, D=8192) for K in (256, 512, 1024, 2048)]
+    left = runner.Remaining(records)
+    assert left.seconds() == pytest.approx(sum(record.cost for record in records)), "the estimate, before anything is known"
+    left.take(records[:1])
+    quick = left.seconds()
+    now[0] = 600.0
+    assert left.seconds() > 10 * quick, "a machine that is slower takes longer"
+    left.take(records[1:])
+    assert left.seconds() == 0
+    experiments = runner.Remaining([experiment()])
+    assert experiments.told() == "", "nothing is known before the first one is done"
+
+
+def test_the_first_figure_takes_about_half_an_hour() -> None:
+    """By its own estimate, which is of operations and memory and not of a clock."""
+    seconds = sum(record.cost for record in figures.fig1())
+    assert 15 * 60 < seconds < 35 * 60
 
 
 def test_what_does_not_fit_in_memory_is_left_out_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

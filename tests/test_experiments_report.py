@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_tables_have_the_medians() -> None:
     assert "| 0.0001 | 0.105 |" in table.to_markdown()
     faster = tables.timings(timing_rows({"fsm": 1.0}, SCALE))[0].lines[0]
     assert faster[:2] == ("64", "FSM")
-    assert faster[-2:] == ("1.0×", "1.0×")
+    assert faster[-3:-1] == ("1.0×", "1.0×")
 
 
 def test_markup_in_names_stays_text(tmp_path: Path) -> None:
@@ -209,10 +210,39 @@ def test_the_part_for_the_docs_says_what_was_run(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(reproduction, "FIGURES", {"fig2": lambda quick, seed, trials: tiny(quick, seed)["fig2"]})
     (tmp_path / "times.json").write_text("{", encoding="utf-8")  # a run that was ended while it wrote
     reproduce(["fig2"], tmp_path, scope=Scope(quick=True))
-    page = (tmp_path / "quick_results.md").read_text(encoding="utf-8")
-    assert "| fig1 | not run |  |" in page
-    assert f"| fig2 | SPIKED D=30 K=3; 1 trials | {provenance.commit()}, " in page
+    page = (tmp_path / "quick_results_fig2.md").read_text(encoding="utf-8")
+    assert page.startswith(f"`psp reproduce fig2 --quick --seed 0 --jobs 1`: SPIKED D=30 K=3; 1 trial. Commit {provenance.commit()}, ")
+    assert "![Figure 2: error against noise on spiked data](img/fig2.png)" in page
     assert "| FSM equals SM | holds |" in page
+    assert "best time" not in page, "claims on figure 1 stand with figure 1"
+    assert str(tmp_path) not in page, "where it was run is nobody's business"
+
+
+def test_results_of_one_figure_leave_those_of_the_others(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("put_results", Path(__file__).parents[1] / "docs" / "put_results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    (docs / "img").mkdir(parents=True)
+    out.mkdir()
+    page = docs / "experiments.md"
+    text = "# E\n<!-- fig1: begin -->\nold one\n<!-- fig1: end -->\nbetween\n<!-- fig2: begin -->\nold two\n<!-- fig2: end -->\nafter\n"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"fig1.png does not exist: run psp reproduce fig1"):
+        script.put("fig1", out, docs)
+    (out / "fig1.png").write_bytes(b"picture")
+    (out / "results_fig1.md").write_text("new, with \\1 in it\n\n", encoding="utf-8")
+    script.put("fig1", out, docs)
+    assert page.read_text(encoding="utf-8") == text.replace("old one", "new, with \\1 in it")
+    assert (docs / "img" / "fig1.png").read_bytes() == b"picture"
+    page.write_text(text.replace("<!-- fig1: end -->\n", ""), encoding="utf-8")
+    with pytest.raises(ValueError, match="does not have the marks"):
+        script.put("fig1", out, docs)
+    marks = (Path(__file__).parents[1] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    for name in figures.FIGURES:
+        assert marks.count(f"<!-- {name}: begin -->\n") == marks.count(f"<!-- {name}: end -->\n") == 1, name
 
 
 def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

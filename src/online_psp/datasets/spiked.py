@@ -21,6 +21,11 @@ class Spiked(NamedTuple):
     """(K,) population variances along U, noise included."""
 
 
+def spectrum(K: int) -> Floats:
+    """(K,) signal variances of the paper's model, which fall evenly from 1 to ½."""
+    return np.asarray(1.0 - np.arange(K) / (2.0 * max(K - 1, 1)))
+
+
 class SpikedCovariance:
     """An endless stream from ``x = U* S^{1/2} z + sqrt(ρ) w`` with z, w standard normal.
 
@@ -43,7 +48,7 @@ class SpikedCovariance:
         truth, self._signal_rng, self._noise_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         self.D, self.K, self.rho = D, K, rho
         self.U: Floats = np.linalg.qr(truth.standard_normal((D, K)))[0]
-        self.signal: Floats = 1.0 - np.arange(K) / (2.0 * max(K - 1, 1))
+        self.signal = spectrum(K)
 
     @property
     def variances(self) -> Floats:

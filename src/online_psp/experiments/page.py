@@ -1,31 +1,37 @@
-"""The results of a run as a part of the documentation: what was run, on what, and what came out. `make experiments-page` puts it there."""
+"""The results of each figure as a part of the documentation, where `docs/put_results.py` puts them: what was run, and what came out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from online_psp.experiments.figures import FIGURES
-from online_psp.experiments.rows import Row, distinct, select
-from online_psp.experiments.tables import Table, learning, skipped, spreads, timings
-from online_psp.experiments.verdict import Verdict
-from online_psp.experiments.verdicts import to_table
+from online_psp.experiments.rows import Row, distinct
+from online_psp.experiments.tables import Table, learning, pictures, skipped, spreads, timings
+from online_psp.experiments.verdicts import FIGURE_CLAIMS, judge, to_table
+
+PICTURES: Mapping[str, str] = MappingProxyType(
+    {
+        "fig1": "Figure 1: time per sample against K",
+        "fig2": "Figure 2: error against noise on spiked data",
+        "fig3": "Figure 3: error against samples seen on real data",
+        "fig4": "Figure 4: what the errors look like",
+    }
+)
+"""What the picture of each figure shows."""
 
 
-def results_page(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> str:
-    """Markdown: a table of what was run, the verdicts, times, last errors, and what rounding does to them."""
-    parts = [_run_table(rows), to_table(verdicts)]
-    times, real = select(rows, figure="fig1"), select(rows, figure="fig3")
-    parts += [*timings(times), *skipped(times)] if times else []
-    parts += learning(real)[:1] if real else []
-    return "\n".join(table.to_markdown() for table in [*parts, *spreads([row for row in rows if row.figure != "golden"])])
+def figure_results(name: str, rows: Sequence[Row], command: str) -> str:
+    """Markdown: what was run and where, the picture, the verdicts on the figure, and the numbers behind it."""
+    found = [to_table(judge(rows, claims=FIGURE_CLAIMS[name])), *_numbers(name, rows), *spreads(rows), *skipped(rows)]
+    machines = "; ".join(dict.fromkeys(map(_machine, rows)))
+    parts = [f"`{command}`: {_extent(rows)}. Commit {machines}.", "", f"![{PICTURES[name]}](img/{name}.png)", ""]
+    return "\n".join([*parts, *(table.to_markdown() for table in found)])
 
 
-def _run_table(rows: Sequence[Row]) -> Table:
-    lines = []
-    for name in FIGURES:
-        mine = select(rows, figure=name)
-        lines.append((name, _extent(mine), ", ".join(dict.fromkeys(_machine(row) for row in mine))) if mine else (name, "not run", ""))
-    return Table("What was run", ("figure", "how much of it", "commit, day and machine"), tuple(lines))
+def _numbers(name: str, rows: Sequence[Row]) -> list[Table]:
+    """The tables that fit on a page; the report has those of figure 2, by noise level, and the times of processes beside each other."""
+    made = {"fig1": timings, "fig3": lambda found: learning(found)[:1], "fig4": pictures}
+    return made[name](rows) if name in made else []
 
 
 def _extent(rows: Sequence[Row]) -> str:
@@ -33,7 +39,8 @@ def _extent(rows: Sequence[Row]) -> str:
         return f"{len(dict.fromkeys((row.D, row.K) for row in rows))} sizes, up to {max(row.t for row in rows)} runs of each"
     panels = dict.fromkeys((row.data, row.D if row.data == "spiked" else 0, row.K) for row in rows)
     named = ", ".join(f"{data.upper()} {f'D={D} ' if D else ''}K={K}" for data, D, K in panels)
-    return f"{named}; {len(distinct(rows, 'seed'))} trials"
+    seeds = len(distinct(rows, "seed"))
+    return f"{named}; {seeds} trial{'s' if seeds > 1 else ''}"
 
 
 def _machine(row: Row) -> str:

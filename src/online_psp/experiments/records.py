@@ -13,6 +13,8 @@ import numpy as np
 from online_psp import __version__
 from online_psp.experiments.provenance import algorithm_digest, code_digest
 
+_OPERATIONS, _BYTES = 30e9, 20e9  # a second, of one core: matrix products, memory
+
 GENERATED = "generated"
 """In place of a checksum, for data without a file: its sizes and seed say what it is."""
 
@@ -250,13 +252,39 @@ class Timing:
 
     @property
     def cost(self) -> float:
-        """Roughly proportional to the time that it takes."""
-        return float(self.D * self.K)
+        """Seconds that it takes, within a factor of two, on one core with 30e9 operations and 20e9 bytes of memory a second."""
+        one = self._run_seconds()
+        again = 0.0 if one > self.budget else min(self.runs * one, max(self.budget, one))
+        return 0.02 + 3.0 * self._pass + self._start_seconds() + one + again
+
+    @property
+    def _pass(self) -> float:
+        """Seconds to read the basis."""
+        return 8.0 * self.D * self.K / _BYTES
+
+    def _start_seconds(self) -> float:
+        """To start a model, which `fit_next` does for `fit_block` too."""
+        if self.way != "fit_next":
+            return 0.0
+        work = {"fsm": 6.0 * self.K**3, "sm": 4.0 * self.K**3, "ipca": 6.0 * self.D * self.K**2}
+        return work.get(self.algorithm, 0.0) / _OPERATIONS
+
+    def _run_seconds(self) -> float:
+        """One run: `samples` of the published loop, or a block."""
+        D, K = self.D, self.K
+        turn, cube, square = 2.0 * D * K * K / _OPERATIONS, K**3 / _OPERATIONS, 8.0 * K * K / _BYTES
+        if self.way == "published":
+            more = {"fsm": 5.0 * square, "sm": 5.0 * square + cube / 3, "ipca": turn + 6.0 * cube, "ccipca": 0.0}
+            each = 5.0 * self._pass + more[self.algorithm]
+            return each * max(1.0, min(self.samples, self.budget / each))
+        rows, reads = (64, self._pass) if self.way == "fit_next" else (256, 6.0 * D * K / _OPERATIONS)
+        turns, squares = {"fsm": (0.0, 3.0), "sm": (0.0, 7.0), "ipca": (0.0, 12.0), "ccipca": (1.0, 12.0)}[self.algorithm]
+        return turns * turn + rows * (reads + squares * square)
 
     @property
     def title(self) -> str:
         """What is running, for people."""
-        return f"{self.figure} D={self.D} K={self.K}"
+        return f"{self.figure} D={self.D} K={self.K} {self.algorithm.upper()}, {self.way}"
 
 
 Record: TypeAlias = Experiment | Timing

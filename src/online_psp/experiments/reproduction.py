@@ -20,7 +20,7 @@ from online_psp.experiments import plots, tables
 from online_psp.experiments.deviations import DEVIATIONS_TEXT, deviations_table
 from online_psp.experiments.figures import FIGURES, FIVE, golden
 from online_psp.experiments.learners import check_curve
-from online_psp.experiments.page import results_page
+from online_psp.experiments.page import figure_results
 from online_psp.experiments.records import Curve, Experiment, RealData, Record, told_apart
 from online_psp.experiments.report import Section, write_report
 from online_psp.experiments.rows import Row, finished, read_rows
@@ -39,7 +39,8 @@ _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the published update, a sample at a time, in place by BLAS; then this "
             "package's fit_next and fit_block, which give the same iterates. One scale for all: the distance downwards is the speed-up. "
             "Every run has fresh samples; fit_next and fit_block are timed over whole blocks, so that work put off is counted. "
-            "A dash in the tables: not run.",
+            "In the tables, runs × samples is what the medians of the three columns are of; a star marks one run without a warm-up, which "
+            "took longer by itself than is allowed for all; a dash was not run.",
         ),
         "fig2": (
             "Figure 2: error against noise on spiked data",
@@ -252,6 +253,8 @@ def reproduce(
         plots.save(figure, drawn[name])
         title, text = _TITLES[name]
         sections.append(Section(title, text, drawn[name], (*_TABLES[name](mine), *tables.spreads(mine), *tables.skipped(mine))))
+        asked = _command([name], scope, None, jobs)
+        (out / f"{prefix}results_{name}.md").write_text(figure_results(name, mine, asked), encoding="utf-8")
         rows += mine
     recorded: dict[tuple[str, int, str, int], float] = {}
     if scope.recordings is not None:
@@ -260,17 +263,16 @@ def reproduce(
     verdicts = judge(rows, recorded)
     (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
     (out / f"{prefix}tables.md").write_text(tables.to_markdown(table for section in sections for table in section.tables), encoding="utf-8")
-    (out / f"{prefix}results.md").write_text(results_page(rows, verdicts), encoding="utf-8")
     deviations = Section("Deviations from the paper", DEVIATIONS_TEXT, None, (deviations_table(),))
     report = _write(out, scope, command or _command(names, scope, out, jobs), [*sections, deviations], verdicts, times)
     return Reproduction(rows, verdicts, drawn, report, left_out)
 
 
-def _command(names: Sequence[str], scope: Scope, out: Path, jobs: int) -> str:
-    """What to type for a run that was asked for from Python."""
-    words = ["psp", "reproduce", "all" if len(names) == len(FIGURES) else " ".join(names)]
+def _command(names: Sequence[str], scope: Scope, out: Path | None, jobs: int) -> str:
+    """What to type for a run that was asked for from Python, or wherever its results are to be."""
+    words = ["psp", "reproduce", "all" if len(names) == len(FIGURES) > 1 else " ".join(names)]
     words += ["--quick"] * scope.quick + ([] if scope.trials is None else ["--trials", str(scope.trials)])
-    words += ["--seed", str(scope.seed), "--jobs", str(jobs), "--out", str(out)]
+    words += ["--seed", str(scope.seed), "--jobs", str(jobs)] + ([] if out is None else ["--out", str(out)])
     words += [word for curve in scope.algorithms for word in ("--algorithm", curve.text)]
     words += [] if scope.recordings is None else ["--recordings", str(scope.recordings)]
     return " ".join(words)

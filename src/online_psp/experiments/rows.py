@@ -26,6 +26,8 @@ class Row:
     ----------
     key : str
         Of the record that it belongs to.
+    N : int
+        Samples of one pass (of the run, for timings).
     t : int
         Samples seen (or the number of the run, for timings).
     metric, value : str, float

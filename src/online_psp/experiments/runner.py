@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
@@ -24,6 +26,9 @@ from online_psp.experiments.rows import Row, append_rows, finished, read_rows, w
 from online_psp.experiments.timing import time_record
 
 Group: TypeAlias = tuple[Record, ...]
+
+_SAY_SECONDS = 60.0
+_TRUST_SECONDS = 60.0
 
 
 def run_group(records: Group, bench: Workbench) -> list[Outcome]:
@@ -185,23 +190,26 @@ def _result(future: Future[list[Outcome]], group: Group) -> list[Outcome]:
 
 
 class _Display:
-    """A progress bar in units of work, with the names of what is running."""
+    """A progress bar in units of work, with the names of what is running; a line a minute where there is no terminal."""
 
     def __init__(self, records: Sequence[Record], missing: Sequence[Record]) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._bar = Progress(
             TextColumn("{task.fields[done]}/{task.fields[of]}"),
             BarColumn(),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.description}", markup=False),
         )
-        self._done, left = len(records) - len(missing), sum(record.cost for record in missing)
-        self._task = self._bar.add_task("starting", total=left, done=self._done, of=len(records))
+        self._done, self._of = len(records) - len(missing), len(records)
+        self._left = Remaining(missing)
+        self._task = self._bar.add_task("starting", total=self._left.cost, done=self._done, of=self._of, left=self._left.told())
+        self._said = time.monotonic()
 
     def __enter__(self) -> _Display:
+        if self._left.told():
+            self._bar.console.print(f"{self._of - self._done} of {self._of} to run, {self._left.told()}", highlight=False)
         self._bar.start()
         return self
 
@@ -211,7 +219,39 @@ class _Display:
     def update(self, running: Sequence[Group], done: Sequence[Record]) -> None:
         self._done += len(done)
         names = " | ".join(group[0].title for group in running)
-        self._bar.update(self._task, advance=sum(record.cost for record in done), description=names, done=self._done)
+        self._left.take(done)
+        left = self._left.told()
+        self._bar.update(self._task, completed=self._left.done, description=names, done=self._done, left=left)
+        if not self._bar.console.is_terminal and time.monotonic() - self._said > _SAY_SECONDS:
+            self._said = time.monotonic()
+            self._bar.console.print(f"{self._done}/{self._of}, {left}: {names}", markup=False, highlight=False)
+
+
+class Remaining:
+    """How long what is left will take: by what was done so far, and before that by what timings are known to take."""
+
+    def __init__(self, missing: Sequence[Record]) -> None:
+        self.cost, self.done = sum(record.cost for record in missing), 0.0
+        self._in_seconds = bool(missing) and all(isinstance(record, Timing) for record in missing)
+        self._began = time.monotonic()
+
+    def take(self, done: Sequence[Record]) -> None:
+        """These are done now."""
+        self.done += sum(record.cost for record in done)
+
+    def seconds(self) -> float:
+        """Not a number where nothing is known."""
+        gone = time.monotonic() - self._began
+        if self._in_seconds:  # at first the estimate counts as much as a minute of measurements
+            return (self.cost - self.done) * (gone + _TRUST_SECONDS) / (self.done + _TRUST_SECONDS)
+        return (self.cost - self.done) * gone / self.done if self.done else math.nan
+
+    def told(self) -> str:
+        """In words; nothing where nothing is known."""
+        seconds = self.seconds()
+        if math.isnan(seconds):
+            return ""
+        return f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
 
 
 def arrays_path(path: str | Path, key: str) -> Path:

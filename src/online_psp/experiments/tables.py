@@ -87,10 +87,27 @@ def timings(rows: Sequence[Row]) -> list[Table]:
             mine = select(rows, D=D, K=K, algorithm=algorithm)
             taken = [median(row.value for row in mine if row.label.endswith(way)) for way in WAYS]
             gains = [f"{taken[0] / seconds:.1f}×" if seconds > 0 and not math.isnan(taken[0]) else "–" for seconds in taken[1:]]
-            lines.append((str(K), algorithm.upper(), *map(_microseconds, taken), *gains))
-        header = ("K", "algorithm", "published, µs", "fit_next, µs", "fit_block, µs", "fit_next faster by", "fit_block faster by")
+            extent = " / ".join(_extent([row for row in mine if row.label.endswith(way)]) for way in WAYS)
+            lines.append((str(K), algorithm.upper(), *map(_microseconds, taken), *gains, extent))
+        header = (
+            "K",
+            "algorithm",
+            "published, µs",
+            "fit_next, µs",
+            "fit_block, µs",
+            "fit_next faster by",
+            "fit_block faster by",
+            "runs × samples",
+        )
         tables.append(Table(f"Time per sample, D = {D}, one thread, median of runs", header, tuple(lines)))
     return tables
+
+
+def _extent(runs: Sequence[Row]) -> str:
+    """What a median is of: how many runs, of how many samples each; a star where a single run took longer than was allowed."""
+    sizes = sorted({row.N for row in runs})
+    star = "*" if any(row.note for row in runs) else ""
+    return f"{len(runs)} × {'–'.join(str(size) for size in (sizes[0], sizes[-1])[: len(sizes)])}{star}" if runs else "–"
 
 
 CHECK = "SM γ="
