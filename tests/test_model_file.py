@@ -363,6 +363,7 @@ def forged(path: Path, array: str | None = None, values: Any = None, **options: 
         ({}, 30, "stream.scatter.rows", 1e-308),
         ({}, 30, "stream.moments.mean", -1e308),
         ({"dtype": "float32", "robust": True}, 3, "stream.careful.rows", 1e20),
+        ({"robust": True, "standardize": True}, 3, "stream.careful.rows", 1e-308),
         ({"missing": "impute"}, 30, "stream.moments.variance", 1e300),
         ({"robust": True}, 300, "stream.careful.known", 1e308),
         ({"robust": True}, 300, "stream.careful.pairs.products", 1e308),
@@ -375,6 +376,17 @@ def test_numbers_that_no_rows_lead_to(tmp_path: Path, options: dict[str, Any], n
     forged(path, array, value)
     with pytest.raises(ModelFileError, match=r"(larger|smaller) than any"):
         OnlinePCA.load(path)
+
+
+def test_weights_that_cancel_give_no_directions(tmp_path: Path) -> None:
+    """The rows weigh nothing beside what is said to be known of their features."""
+    path = tmp_path / "m.psp"
+    OnlinePCA(3, robust=True, standardize=True).fit(rows(3, 60)).save(path)
+    forged(path, "stream.careful.known", 0.5)
+    forged(path, "stream.careful.weights", 1e-308)
+    model = OnlinePCA.load(path)
+    with pytest.raises(ValueError, match="covariances of the model are not finite"):
+        model.components_  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,16 @@ def test_what_cannot_be_standardised() -> None:
     one: Any = OnlinePCA(2, standardize=True).fit(odd_units(50, 9))
     with pytest.raises(ValueError, match="standardises and one that does not"):
         one.merge(OnlinePCA(2).fit(odd_units(50, 9)))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_coordinates_beyond_their_type_are_an_error(kind: str) -> None:
+    """A feature that hardly varies, divided by its deviation, in numbers of 32 bits: infinite, and so not handed out."""
+    X = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
+    X[:, 2] *= np.float32(1e-40)
+    rows = sparse.csr_array(X) if kind == "sparse" else X
+    with pytest.raises(ValueError, match="row 0 are not finite: they are too large for float32"):
+        OnlinePCA(3, standardize=True, dtype="float32").fit(X).transform(rows)
+    Z = OnlinePCA(3, standardize=True, dtype="float64").fit(X).transform(rows)
+    assert np.isfinite(Z).all()
+    assert 0.5 < Z.std() < 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple, Self
@@ -29,6 +28,7 @@ from online_psp.engine.checks import (
     sum_of_squares,
 )
 from online_psp.engine.libraries import Library
+from online_psp.engine.locks import model_lock
 from online_psp.engine.moments import Sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, as_rows
 from online_psp.engine.sizes import GRAM_AHEAD
@@ -65,7 +65,7 @@ class StreamingAlgorithm(Provided):
         self.t = 0
         """Samples seen."""
         self.learning_rate: Rate | None = None
-        self._lock = threading.RLock()
+        self._lock = model_lock()
         self._first: FirstRows | None = None
         self._started = False
         self._library: Library | None = None  # of the last rows, if it was not NumPy

@@ -49,14 +49,15 @@ def plain(text: object) -> str:
 
 
 def say(text: object) -> None:
-    """A line on standard error."""
-    typer.echo(f"psp: {plain(text)}", err=True)
+    """A line on standard error; a command goes on where nobody listens any more: its work is what it writes."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"psp: {plain(text)}", err=True)
 
 
 def explain(error: BaseException) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
     from online_psp.engine.extras import MissingPackageError
-    from online_psp.io.files import OutputError, OutputInUseError
+    from online_psp.io.files import OutputError, OutputInUseError, OutputReplacedError
     from online_psp.io.sources import MissingExtraError, UnknownSourceError
 
     code, sentence = DATA, str(error)
@@ -65,11 +66,11 @@ def explain(error: BaseException) -> tuple[str, int]:
     elif isinstance(error, _ParserError):
         code, sentence = USAGE, _parser_sentence(error)
     elif isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError):
-        code = DATA if isinstance(error, OutputInUseError) else USAGE
+        code = DATA if isinstance(error, OutputInUseError | OutputReplacedError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
     elif isinstance(error, OSError):
-        sentence = f"{error.filename or 'Reading or writing'}: {error.strerror or error}."
+        sentence = f"{error.filename or 'Reading or writing'}: {str(error.strerror or error).rstrip('.')}."
     elif isinstance(error, MemoryError):
         sentence = "There is not enough memory; a smaller --block, or fewer components, needs less."
     elif not isinstance(error, ValueError) or not sentence:  # not one of ours

@@ -122,7 +122,7 @@ class Shown:
 
     def stay(self) -> None:
         """Keep the page after the fit, where somebody sits at the terminal, until Ctrl-C."""
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
             if not self.page.address:
                 say("The fit has ended before its page was served.")
             self.page.close()

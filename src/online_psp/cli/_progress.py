@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from online_psp.cli._errors import say
+
 _LOOK_EVERY = 1.0  # seconds between read-outs of the variance at least; never more than a twentieth of the time
 _DRAW_EVERY = 0.1
 _LINE_EVERY = 10.0
@@ -77,9 +79,7 @@ class Progress:
         elif self.lines and now >= self.next_line:
             self.next_line = now + _LINE_EVERY
             self._look(now)
-            import typer
-
-            typer.echo("psp: " + ", ".join([self._place(), *self._left(now), *self.facts(now)]), err=True)
+            say(", ".join([self._place(), *self._left(now), *self.facts(now)]))
 
     def facts(self, now: float) -> list[str]:
         """Rate, variance, checkpoint and memory, in words."""

@@ -14,6 +14,7 @@ from online_psp.cli._common import check_not_source, echo, plural, print_json, s
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import check_on_bad_row
 from online_psp.cli._writers import FORMATS, Table, append_to
+from online_psp.io.files import OutputError
 
 _PROMPT = 0.25  # seconds after which rows that have come through a pipe are written
 
@@ -72,6 +73,8 @@ def write_table(job: Job, source: Any, way: Way, reading: dict[str, Any], *, who
     counts = {"rows": 0, "bad": 0}
     parts = _converted(job, source, way, numbered, counts)
     if str(job.output) == "-":
+        if sys.stdout is None:
+            raise OutputError("Standard output is closed, so nothing can be written to it; name a file (-o).")
         FORMATS[job.form].write(sys.stdout.buffer, parts, table)
         sys.stdout.buffer.flush()
     else:

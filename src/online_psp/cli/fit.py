@@ -194,12 +194,12 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
     from online_psp.io.files import claimed
 
     _check(task)
+    check_not_source(task.output, task.sources)
+    present = held.enter_context(claimed(task.output)).exists()
     try:
         saving = runs.Saving(task.output, task.every)
     except ValueError as error:
         raise fail(str(error), USAGE) from None
-    check_not_source(task.output, task.sources)
-    present = held.enter_context(claimed(task.output)).exists()
     if task.alarms is not None:
         held.enter_context(claimed(task.alarms))
     if task.mode == "update" and not present:
@@ -298,6 +298,8 @@ def _stopped(task: Task, run: Any, saving: Any) -> CommandError:
 
 def _left(task: Task, run: Any, saving: Any, earlier: Any) -> str:
     """After bad data, or a disk that is full: what the output holds."""
+    if saving.path != task.output:  # which is somebody else's now
+        return ""
     if saving.last is None and earlier is None:
         return f" {task.output} is what it was before this run." if task.output.exists() else ""
     from online_psp.io import runs

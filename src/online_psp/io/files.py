@@ -44,6 +44,10 @@ class OutputInUseError(OutputError):
     """An output that another run is writing."""
 
 
+class OutputReplacedError(OutputError):
+    """An output that somebody else has written during the run."""
+
+
 def target_of(path: str | os.PathLike[str]) -> Path:
     """The regular file, present or not, that `path` stands for, with symbolic links followed.
 

@@ -170,6 +170,16 @@ def kind_of(path: str | os.PathLike[str]) -> str:
             raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
 
+def digest_of(path: str | os.PathLike[str]) -> str | None:
+    """The digest that a model file holds, unchecked; None where there is no model file."""
+    try:
+        with open(path, "rb") as file:
+            found = _read_header(_read_table(file, os.fstat(file.fileno()).st_size)).get("digest")
+    except (OSError, ModelFileError):
+        return None
+    return found if isinstance(found, str) else None
+
+
 def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
     """The safetensors header: what arrays there are, and where."""
     start = file.read(8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -14,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from online_psp.engine.checks import check_count
+from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.monitoring.charts import SUBSPACE, Charts, Found
@@ -134,7 +134,7 @@ class Monitor:
         self.overlap = math.nan
         self.witness: Callable[[Alarm, AnyRows, Snapshot, tuple[float, float]], None] | None = None
         """Called at an alarm with the row that raised it, the model that judged it, and its limits; belongs to this process alone."""
-        self._lock = threading.RLock()
+        self._lock = model_lock()
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
         self._fast: OnlinePCA | None = None
@@ -421,7 +421,7 @@ class Monitor:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.RLock()
+        self._lock = model_lock()
 
 
 def _in_time(model: OnlinePCA) -> bool:

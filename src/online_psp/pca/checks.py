@@ -173,6 +173,19 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     return weights
 
 
+def check_coordinates(scores: Any) -> None:
+    """Raise a ValueError that names the first row whose coordinates are beyond the numbers of their type."""
+    xp = foreign_namespace(scores)
+    good = np.isfinite(scores) if xp is None else xp.isfinite(scores)
+    if not bool(np.all(good) if xp is None else xp.all(good)):
+        row = int(np.argmin((good if xp is None else to_host(good)).all(axis=1)))
+        kind = str(scores.dtype).rpartition(".")[2]
+        raise ValueError(
+            f"The coordinates of row {row} are not finite: they are too large for {kind}, as where a standardized feature hardly varies. "
+            "Use dtype='float64', or rescale the data."
+        )
+
+
 def check_scores(X: Any, K: int) -> tuple[Any, Any]:
     """Coordinates for `inverse_transform`, (n, K), in NumPy, and the library that they came from, if another."""
     if issparse(X):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numbers
 import os
-import threading
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.checks import unmasked
+from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
@@ -32,7 +32,7 @@ from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream
 from online_psp.pca.using import Usable
 
-_BEGINNING = threading.RLock()  # so that two threads do not both begin the same model
+_BEGINNING = model_lock()  # so that two threads do not both begin the same model
 
 
 class OnlinePCA(Usable):
@@ -199,14 +199,16 @@ class OnlinePCA(Usable):
                 if stream is None:
                     return self._begin(X, sample_weight, times)
         with stream.lock:
-            changed = stream.settings.differs(check_settings(self))
-            if changed:
-                raise ValueError(changed)
-            self._check_number(stream)
-            rows = check_rows(self, X, stream.settings.dtype, reset=False)
-            check_values(rows, stream.unit, stream.settings.missing == "impute")
-            stream.learn(*_counted(rows, sample_weight, times, stream))
-        return self
+            if self._stream is stream:
+                changed = stream.settings.differs(check_settings(self))
+                if changed:
+                    raise ValueError(changed)
+                self._check_number(stream)
+                rows = check_rows(self, X, stream.settings.dtype, reset=False)
+                check_values(rows, stream.unit, stream.settings.missing == "impute")
+                stream.learn(*_counted(rows, sample_weight, times, stream))
+                return self
+        return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
 
     def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> Self:
         """Start anew; where something is wrong the estimator is as it was."""
@@ -264,14 +266,16 @@ class OnlinePCA(Usable):
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:
-            half_life, times = stream.settings.half_life, None
-            if time is not None or (half_life is not None and half_life.in_time):
-                times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
-            if not stream.learn_one(row, times):
-                rows = DenseRows(row[np.newaxis])
-                check_values(rows, stream.unit, stream.settings.missing == "impute")
-                stream.learn(rows, np.ones(1), times)
-            return self._project(stream, row)
+            if self._stream is stream:
+                half_life, times = stream.settings.half_life, None
+                if time is not None or (half_life is not None and half_life.in_time):
+                    times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
+                if not stream.learn_one(row, times):
+                    rows = DenseRows(row[np.newaxis])
+                    check_values(rows, stream.unit, stream.settings.missing == "impute")
+                    stream.learn(rows, np.ones(1), times)
+                return self._project(stream, row)
+        return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
 
     def _project(self, stream: Stream, point: Array) -> Array:
         """Coordinates of a point along the components as of their last read-out."""
@@ -308,11 +312,13 @@ class OnlinePCA(Usable):
             raise ValueError(
                 f"Models must have the same features in the same order; feature {at} is {names[0][at]!r} and {names[1][at]!r}."
             )
-        mine, theirs = self._fitted(), other._fitted()
-        first, second = sorted((mine, theirs), key=id)
-        with first.lock, second.lock:
-            self._stream = merge(mine, theirs)
-        return self
+        while True:
+            mine, theirs = self._fitted(), other._fitted()
+            first, second = sorted((mine, theirs), key=id)
+            with first.lock, second.lock:
+                if self._stream is mine and other._stream is theirs:  # or another thread has merged in the meantime
+                    self._stream = merge(mine, theirs)
+                    return self
 
     # Files
 

@@ -189,8 +189,9 @@ def _check_sizes(state: StreamState, stream: Stream) -> None:
         for array in arrays:
             if array.size and not np.nanmax(np.abs(array), initial=0.0) <= bound:
                 raise ModelFileError("its rows, means or covariances are larger than any that are learned")
-    for part in (state.kept, state.scatter):
-        if part is not None and 0.0 < float(np.abs(part.rows).max(initial=0.0)) < _LEAST:
+    careful = state.careful if state.careful is not None and state.careful.pairs is None and state.careful.ritz is None else None
+    for part in (state.kept, state.scatter, careful):
+        if part is not None and 0.0 < float(np.nanmax(np.abs(part.rows), initial=0.0)) < _LEAST:
             raise ModelFileError("its rows are smaller than any that are learned")
 
 

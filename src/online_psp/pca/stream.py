@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import threading
 import warnings
 from typing import Any, TypeGuard
 
@@ -13,6 +12,7 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
+from online_psp.engine.locks import model_lock
 from online_psp.engine.moments import Moments, Sums, following
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
@@ -49,7 +49,7 @@ class Stream:
 
     def __init__(self, settings: Settings, n_components: Any, D: int, dtype: np.dtype[Any]) -> None:
         self.settings, self.D, self.dtype = settings, D, dtype
-        self.lock = threading.RLock()
+        self.lock = model_lock()
         self.share = None if n_components is None or isinstance(n_components, numbers.Integral) else float(n_components)
         self.rank = rank_for(n_components, settings, D)
         self.unit = 0.0  # known from the first row that is not zero

@@ -15,7 +15,7 @@ from online_psp.engine.libraries import Library
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.checks import check_rows, check_scores, check_values, rows_dtype, warn_never_observed
+from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, rows_dtype, warn_never_observed
 from online_psp.pca.filling import filled, partial_likelihoods, put_back
 from online_psp.pca.holes import Gaussian, first_hole
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
@@ -37,7 +37,10 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         check_is_fitted(self)
         view = self._view()
         rows = self._rows_to_use(X, self._fitted().settings.missing == "impute")
-        return self._scores(self._without_holes(rows, view), view)
+        with np.errstate(over="ignore", invalid="ignore"):  # said below
+            scores = self._scores(self._without_holes(rows, view), view)
+        check_coordinates(scores)
+        return scores
 
     def impute(self, X: ArrayLike) -> Any:
         """X with its missing values filled by what the model expects there, given what is observed of each row.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from pathlib import Path
+from typing import Any, NamedTuple, Self, Unpack
 
-from online_psp.io.files import claimed
+from online_psp.io.files import OutputReplacedError, claimed
+from online_psp.io.model_file import digest_of
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint, reopen, reopen_any
 from online_psp.io.runs._run import (
@@ -40,7 +43,7 @@ class Saving:
     Parameters
     ----------
     path : path
-        The model file; whoever makes this holds it (`files.claimed`).
+        The model file; whoever makes this holds it (`files.claimed`), and has not read it yet.
     every : str or int
         See `Timer`.
     """
@@ -49,13 +52,57 @@ class Saving:
         self.path, self.timer = path, Timer(every)
         self.last: float | None = None
         """When this run last wrote a checkpoint, by the monotonic clock; None before it has."""
+        self._known = _Known.of(path)
 
     def save(self, run: Run) -> None:
-        """Write a checkpoint, whatever signals come."""
+        """Write a checkpoint, whatever signals come.
+
+        Raises
+        ------
+        OutputReplacedError
+            Where somebody else has written the file during the run; it is left as it is, and the checkpoint goes to a name beside it.
+        """
         with unbroken():
+            replaced = None if self._known.still(self.path) else self.path
+            if replaced is not None:
+                self.path = _beside(self.path)
             checkpoint(run, self.path)
+            self._known = _Known.of(self.path)
         self.last = time.monotonic()
         self.timer.reset()
+        if replaced is not None:
+            raise OutputReplacedError(
+                f"{os.fspath(replaced)} was written by somebody else during the run, and is left as it is; "
+                f"what the run has learned is in {os.fspath(self.path)}, and can be resumed there."
+            )
+
+
+class _Known(NamedTuple):
+    """What a file is known by, to whoever left it there."""
+
+    place: tuple[int, ...] | None
+    """Number, size and time; None where there was no file."""
+    digest: str | None
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> Self:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return cls(None, None)
+        return cls((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), digest_of(path))
+
+    def still(self, path: str | os.PathLike[str]) -> bool:
+        """Whether the file is the same, or gone. Where only its number or time differ, as on some network disks, its contents tell."""
+        now = _Known.of(path)
+        return now.place in (None, self.place) or (now.digest is not None and now.digest == self.digest)
+
+
+def _beside(path: str | os.PathLike[str]) -> Path:
+    """A name that is not taken, next to that of a file."""
+    given = Path(path)
+    names = (given.with_name(f"{given.stem}-{number}{given.suffix}") for number in itertools.count(2))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def drive(
@@ -170,9 +217,8 @@ def fit_stream(
     DifferentSourceError
         Where a resumed source is not the one that the checkpoint was made from.
     """
-    saving = Saving(path, checkpoint_every)
     with claimed(path):
-        rows = open_source(source)
+        saving, rows = Saving(path, checkpoint_every), open_source(source)
         if update:
             run = updating(reopen_any(path), rows, options)
         elif resume and os.path.exists(path):

@@ -211,7 +211,13 @@ def _open(source: Any, options: Options) -> Source:
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
     name = os.fspath(source)
-    return _open_stream(sys.stdin.buffer, "standard input", options) if name == "-" else _open_name(name, options)
+    return _open_standard_input(options) if name == "-" else _open_name(name, options)
+
+
+def _open_standard_input(options: Options) -> Source:
+    if sys.stdin is None:
+        raise UnknownSourceError("Standard input is closed, so there is nothing to read from it.")
+    return _open_stream(sys.stdin.buffer, "standard input", options)
 
 
 def _open_name(name: str, options: Options) -> Source:
@@ -224,7 +230,8 @@ def _open_name(name: str, options: Options) -> Source:
         return _open_places([local(path) for path in paths], options, file)
     path = Path(file).expanduser()
     if not path.exists():
-        raise UnknownSourceError(f"{file} does not exist{similar(path)}.")
+        nowhere = " is a symbolic link that leads nowhere" if path.is_symlink() else f" does not exist{similar(path)}"
+        raise UnknownSourceError(f"{file}{nowhere}.")
     if path.is_dir():
         return _open_folder(path, options)
     if not path.is_file():

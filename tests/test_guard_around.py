@@ -1,0 +1,199 @@
+"""What is around a run: standard streams that are closed, links, an output that somebody else writes, folders that vanish."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.cli import _errors
+from online_psp.io import files, runs
+from online_psp.io.files import OutputReplacedError
+from tests.test_streams import PSP, data, psp, write_csv
+
+
+def rows(tmp_path: Path, n: int = 600) -> Path:
+    np.save(tmp_path / "x.npy", data(n, 6))
+    return tmp_path / "x.npy"
+
+
+def in_shell(line: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    """A line of shell with the command as ``"$@"``."""
+    command = [*PSP, *map(str, arguments)]
+    return subprocess.run(["bash", "-c", line, "bash", *command], capture_output=True, text=True, timeout=120, check=False)
+
+
+# Standard streams
+
+
+def test_standard_input_that_is_closed_is_said(tmp_path: Path) -> None:
+    done = in_shell('"$@" <&-', "fit", "-", "-k", 2, "-o", tmp_path / "m.psp")
+    assert (done.returncode, done.stderr) == (2, "psp: Standard input is closed, so there is nothing to read from it.\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_standard_output_that_is_closed_is_said(tmp_path: Path) -> None:
+    source = rows(tmp_path)
+    psp("fit", source, "-k", 2, "-o", tmp_path / "m.psp", "-q")
+    done = in_shell('"$@" >&-', "transform", tmp_path / "m.psp", source, "-o", "-", "-q")
+    assert (done.returncode, done.stderr) == (2, "psp: Standard output is closed, so nothing can be written to it; name a file (-o).\n")
+
+
+def test_a_reader_that_has_had_enough_ends_a_command_without_a_word(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "x.csv", data(20_000, 6))
+    psp("fit", source, "-k", 2, "-o", tmp_path / "m.psp", "-q")
+    done = in_shell('"$@" | head -1; echo "${PIPESTATUS[0]}"', "transform", tmp_path / "m.psp", source, "-o", "-", "-q")
+    assert done.stdout == "pc1,pc2\n1\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO])
+def test_a_run_goes_on_where_nobody_reads_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Whoever reads standard error has ended (EPIPE), or its terminal is gone (EIO)."""
+    from online_psp.cli import _progress
+
+    monkeypatch.setattr(_progress, "_LINE_EVERY", 0.0)  # a line after each block
+    tried: list[str] = []
+
+    echo = _errors.typer.echo
+
+    def broken(text: str, err: bool = False) -> None:
+        if not err:
+            return echo(text)
+        tried.append(text)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(_errors.typer, "echo", broken)
+    psp("fit", rows(tmp_path), "-k", 2, "-o", tmp_path / "m.psp", "--block", 100)
+    assert any("rows/s" in text for text in tried), "no line of progress was tried"
+    run = runs.reopen(tmp_path / "m.psp")
+    assert run.finished
+    assert run.row == 600
+
+
+# Links
+
+
+def test_a_link_that_leads_nowhere_is_called_one(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.npy", tmp_path / "two.npy"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    assert "one.npy is a symbolic link that leads nowhere." in psp("fit", one, "-k", 2, "-o", tmp_path / "m.psp", code=2).stderr
+    source = rows(tmp_path)
+    for options in ([], ["--force"], ["--resume"]):
+        assert "Too many levels of symbolic links" in psp("fit", source, "-k", 2, "-o", one, *options, code=2).stderr
+    assert one.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["one.npy", "two.npy", "x.npy"]
+
+
+def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
+    """A hard link, as backups make them: the file that it names is not written into."""
+    source, model, backup = rows(tmp_path), tmp_path / "m.psp", tmp_path / "backup.psp"
+    psp("fit", source, "-k", 2, "-o", model, "-q")
+    os.link(model, backup)
+    before = backup.read_bytes()
+    np.save(tmp_path / "y.npy", data(50, 6, seed=3))
+    psp("update", model, tmp_path / "y.npy", "-q")
+    assert backup.read_bytes() == before
+    assert OnlinePCA.load(model).n_samples_seen_ == 650
+
+
+# Somebody else
+
+
+def test_an_output_that_somebody_else_writes_during_a_run_is_left_alone(tmp_path: Path) -> None:
+    source, model = rows(tmp_path), tmp_path / "m.psp"
+
+    def interfere(run: runs.Run) -> None:
+        if run.row == 300:
+            model.unlink(missing_ok=True)
+            model.write_text("precious")
+
+    with pytest.raises(OutputReplacedError, match=r"m\.psp was written by somebody else .* is in .*m-2\.psp"):
+        runs.fit_stream(source, model, OnlinePCA(2), block=100, checkpoint_every=100, report=interfere)
+    assert model.read_text() == "precious"
+    kept = runs.reopen(tmp_path / "m-2.psp")
+    assert kept.row == kept.model.n_samples_seen_ == 400
+    runs.fit_stream(source, tmp_path / "whole.psp", OnlinePCA(2), block=100)
+    runs.fit_stream(source, tmp_path / "m-2.psp", resume=True)
+    assert (tmp_path / "m-2.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["m-2.psp", "m.psp", "whole.psp", "x.npy"]
+
+
+def test_an_output_that_appears_during_a_run_needs_force_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, model = rows(tmp_path), tmp_path / "m.psp"
+    steps = runs._driving.steps
+
+    def appearing(*given: Any, **options: Any) -> Any:
+        for run in steps(*given, **options):
+            model.write_text("precious")
+            yield run
+
+    monkeypatch.setattr(runs._driving, "steps", appearing)
+    said = psp("fit", source, "-k", 2, "-o", model, "-q", code=1).stderr
+    assert said.count("\n") == 1
+    assert "is left as it is" in said
+    assert model.read_text() == "precious"
+    assert OnlinePCA.load(tmp_path / "m-2.psp").n_samples_seen_ == 600
+
+
+def test_an_output_with_another_time_and_number_is_known_by_its_contents(tmp_path: Path) -> None:
+    """As on network disks, and after a copy was put back; and one that is gone is written again."""
+    source, model = rows(tmp_path), tmp_path / "m.psp"
+
+    def touch(run: runs.Run) -> None:
+        if run.row == 300:
+            shutil.copy(model, tmp_path / "copy")
+            os.utime(tmp_path / "copy", (1, 1))
+            os.replace(tmp_path / "copy", model)
+        elif run.row == 500:
+            model.unlink()
+
+    runs.fit_stream(source, model, OnlinePCA(2), block=100, checkpoint_every=100, report=touch)
+    assert runs.reopen(model).finished
+    assert sorted(os.listdir(tmp_path)) == ["m.psp", "x.npy"]
+
+
+def test_a_folder_that_vanishes_during_a_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, folder = rows(tmp_path), tmp_path / "out"
+    folder.mkdir()
+    steps = runs._driving.steps
+
+    def vanishing(*given: Any, **options: Any) -> Any:
+        for run in steps(*given, **options):
+            shutil.rmtree(folder, ignore_errors=True)
+            yield run
+
+    monkeypatch.setattr(runs._driving, "steps", vanishing)
+    said = psp("fit", source, "-k", 2, "-o", folder / "m.psp", "-q", code=2).stderr
+    assert said == f"psp: The folder {folder} does not exist.\n"
+
+
+# Disks
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_is_full_at_any_step_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Some file systems find out only when they are asked to keep their promise."""
+    source, model = rows(tmp_path), tmp_path / "m.psp"
+    psp("fit", source, "-k", 2, "-o", model, "-q", "--block", 100)
+    before = model.read_bytes()
+    np.save(tmp_path / "y.npy", data(300, 6, seed=3))
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, call, full)
+        said = str(psp("update", model, tmp_path / "y.npy", "-q", "--block", 100, code=1).stderr)
+    assert "No space left on device" in said
+    assert "row 600." in said, said
+    assert model.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["m.psp", "x.npy", "y.npy"]
