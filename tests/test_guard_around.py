@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from online_psp import OnlinePCA
-from online_psp.cli import _errors
-from online_psp.io import files, runs
+from online_psp.io import runs
 from online_psp.io.files import OutputReplacedError
+from online_psp.io.runs import _steps
 from tests.test_streams import PSP, data, psp, write_csv
 
 
@@ -62,15 +63,15 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tmp_path: Path, monkeypat
     monkeypatch.setattr(_progress, "_LINE_EVERY", 0.0)  # a line after each block
     tried: list[str] = []
 
-    echo = _errors.typer.echo
+    echo = typer.echo
 
     def broken(text: str, err: bool = False) -> None:
-        if not err:
-            return echo(text)
-        tried.append(text)
-        raise OSError(number, os.strerror(number))
+        if err:
+            tried.append(text)
+            raise OSError(number, os.strerror(number))
+        echo(text)
 
-    monkeypatch.setattr(_errors.typer, "echo", broken)
+    monkeypatch.setattr(typer, "echo", broken)
     psp("fit", rows(tmp_path), "-k", 2, "-o", tmp_path / "m.psp", "--block", 100)
     assert any("rows/s" in text for text in tried), "no line of progress was tried"
     run = runs.reopen(tmp_path / "m.psp")
@@ -129,14 +130,14 @@ def test_an_output_that_somebody_else_writes_during_a_run_is_left_alone(tmp_path
 
 def test_an_output_that_appears_during_a_run_needs_force_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, model = rows(tmp_path), tmp_path / "m.psp"
-    steps = runs._driving.steps
+    steps = _steps.steps
 
     def appearing(*given: Any, **options: Any) -> Any:
         for run in steps(*given, **options):
             model.write_text("precious")
             yield run
 
-    monkeypatch.setattr(runs._driving, "steps", appearing)
+    monkeypatch.setattr("online_psp.io.runs._driving.steps", appearing)
     said = psp("fit", source, "-k", 2, "-o", model, "-q", code=1).stderr
     assert said.count("\n") == 1
     assert "is left as it is" in said
@@ -164,14 +165,14 @@ def test_an_output_with_another_time_and_number_is_known_by_its_contents(tmp_pat
 def test_a_folder_that_vanishes_during_a_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, folder = rows(tmp_path), tmp_path / "out"
     folder.mkdir()
-    steps = runs._driving.steps
+    steps = _steps.steps
 
     def vanishing(*given: Any, **options: Any) -> Any:
         for run in steps(*given, **options):
             shutil.rmtree(folder, ignore_errors=True)
             yield run
 
-    monkeypatch.setattr(runs._driving, "steps", vanishing)
+    monkeypatch.setattr("online_psp.io.runs._driving.steps", vanishing)
     said = psp("fit", source, "-k", 2, "-o", folder / "m.psp", "-q", code=2).stderr
     assert said == f"psp: The folder {folder} does not exist.\n"
 
@@ -191,7 +192,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_last_checkpoint(tmp_path: Pa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(files.os, call, full)
+        patched.setattr(os, call, full)
         said = str(psp("update", model, tmp_path / "y.npy", "-q", "--block", 100, code=1).stderr)
     assert "No space left on device" in said
     assert "row 600." in said, said

@@ -254,8 +254,10 @@ def _other_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
         return f"The names or the order of the {new.get('features')} columns of the source are not what they were."
     for key in old.keys() | new.keys():
         if key not in ("total", "open_end", "names_digest") and old.get(key) != new.get(key):
-            option = key.replace("_", " ")
-            return f"The source was read with {option}: {_listed(old.get(key))}, and now with {option}: {_listed(new.get(key))}."
+            option, was, now = key.replace("_", " "), _listed(old.get(key)), _listed(new.get(key))
+            if was == now:  # no word, and the word "none"
+                was, now = repr(old.get(key)), repr(new.get(key))
+            return f"The source was read with {option}: {was}, and now with {option}: {now}."
     return None
 
 
