@@ -189,3 +189,60 @@ class Exits(Mine):
 
 class IPCA(Mine):
     """Has the name of another."""
+
+
+class Huge(Mine):
+    """Gives directions as long as float64 allows."""
+
+    def get_components(self) -> Floats:
+        return np.asarray(super().get_components() * 1e307)
+
+
+class Minute(Mine):
+    """Gives directions whose squares vanish."""
+
+    def get_components(self) -> Floats:
+        return np.asarray(super().get_components() * 1e-250)
+
+
+class Masked(Mine):
+    """Hides its directions behind a mask."""
+
+    def get_components(self) -> Floats:
+        return np.ma.masked_array(super().get_components(), mask=True)
+
+
+class NeverRuns(Mine):
+    """Its fit_next does nothing until somebody awaits it, and nobody does."""
+
+    async def fit_next(self, x: Floats) -> None:  # type: ignore[override]
+        super().fit_next(x)
+
+
+class StopsTheClock(Mine):
+    """Takes no time at all, by a clock of its own."""
+
+    def __init__(self, K: int, D: int) -> None:
+        super().__init__(K, D)
+        time.perf_counter = lambda: 0.0
+
+
+class Overwrites(KeepsAll):
+    """Clears every row that it has seen."""
+
+    def fit_next(self, x: Floats) -> None:
+        super().fit_next(x)
+        x[:] = 0.0
+
+
+class LooksAhead(KeepsAll):
+    """Takes all that it can reach through the rows that it is given."""
+
+    def fit_next(self, x: Floats) -> None:
+        whole = x.base if x.base is not None else x[None]
+        if not any(whole is other for other in self.rows):
+            self.rows.append(whole)
+
+    def get_components(self) -> Floats:
+        X = np.concatenate(self.rows)
+        return np.asarray(np.linalg.eigh(X.T @ X)[1][:, -self.K :])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,22 @@ from online_psp.experiments.measure import Workbench
 from online_psp.experiments.records import Experiment, SpikedData, Track, told_apart
 from online_psp.experiments.rows import DONE, Row, read_rows, select, write_rows
 from online_psp.experiments.tables import Table, curves_of, to_markdown
-from tests.somebodys import Complex, Exits, Lazy, Mine, Repeats, Zeros
+from tests.somebodys import (
+    Complex,
+    Exits,
+    Huge,
+    KeepsAll,
+    Lazy,
+    LooksAhead,
+    Masked,
+    Mine,
+    Minute,
+    NeverRuns,
+    Overwrites,
+    Repeats,
+    StopsTheClock,
+    Zeros,
+)
 
 HERE = "tests.somebodys"
 DATA = "spiked:D=12,K=2,rho=0.01,N=120"
@@ -50,6 +66,50 @@ def test_directions_that_were_not_given_are_not_made_up() -> None:
 
 def test_a_basis_that_is_not_real_is_refused() -> None:
     assert scores(Complex)["Complex"].note == "ValueError: Complex gave a basis of complex128; it must be real numbers."
+
+
+def test_the_length_of_directions_does_not_matter() -> None:
+    found = scores(Mine, Huge, Minute)
+    assert found["Huge"].value == pytest.approx(found["Mine"].value, rel=1e-6)
+    assert found["Minute"].value == pytest.approx(found["Mine"].value, rel=1e-6)
+    assert not found["Huge"].note
+    assert not found["Minute"].note
+
+
+def test_what_is_masked_is_not_given() -> None:
+    assert scores(Masked)["Masked"].note == "ValueError: Masked gave a basis that is not finite."
+
+
+def test_a_class_that_never_runs_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"fit_next of NeverRuns does nothing when it is called: it is a generator or a coroutine\."):
+        scores(NeverRuns)
+
+
+def test_a_class_that_stops_the_clock_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.perf_counter", time.perf_counter)  # so that it is put back
+    found = evaluate(DATA, algorithms={"s": StopsTheClock}, plan=HERE_ONLY).rows
+    assert time.perf_counter() == 0.0, "it did"
+    assert select(found, metric=DONE)[0].value > 0
+
+
+def test_a_class_that_clears_its_rows_harms_nobody() -> None:
+    found = evaluate(DATA, algorithms={"one": Overwrites, "two": KeepsAll}, plan=HERE_ONLY).errors()
+    assert max(found.values()) < 1e-12, "neither itself nor who comes after it"
+
+
+def test_no_row_after_the_moment_that_is_measured_can_be_reached() -> None:
+    rows = evaluate(DATA, algorithms={"looks": LooksAhead, "keeps": KeepsAll}, plan=HERE_ONLY).rows
+    looks, keeps = ([row.value for row in select(rows, label=name, metric="err_batch")] for name in ("looks", "keeps"))
+    np.testing.assert_allclose(looks, keeps, atol=1e-12)
+    assert keeps[0] > 0.01, "which is more than the error of all rows"
+
+
+def test_an_evaluation_that_cannot_begin_leaves_the_last_one(tmp_path: Path) -> None:
+    evaluate(DATA, algorithms={"a": Mine}, plan=HERE_ONLY, out=tmp_path)
+    before = (tmp_path / "rows.csv").read_bytes()
+    with pytest.raises(ValueError, match="no direction outside of a subspace of K=12"):
+        evaluate(DATA, K=12, algorithms={"a": f"{HERE}:Mine"}, plan=Plan(trials=1, builtin=False, tracks=("drift",)), out=tmp_path)
+    assert (tmp_path / "rows.csv").read_bytes() == before
 
 
 def test_a_class_that_learns_only_while_it_is_watched_does_not_win() -> None:

@@ -46,7 +46,14 @@ def _columns(U: ArrayLike, name: str) -> Floats:
         raise ValueError(f"{name} must be a basis as columns, shape (D, K) with K ≤ D; got shape {basis.shape}.")
     if not np.isfinite(basis).all():
         raise ValueError(f"{name} must be finite.")
-    return basis.astype(np.float64, copy=False)
+    return _without_units(basis.astype(np.float64, copy=False))
+
+
+def _without_units(columns: Floats) -> Floats:
+    """The columns, (D, K), those whose squares would overflow or vanish multiplied by a power of two: what they span stays the same."""
+    largest = np.abs(columns).max(axis=0, initial=0.0)
+    extreme = (largest > 0) & ((largest > 1e100) | (largest < 1e-100))
+    return np.ldexp(columns, np.where(extreme, -np.frexp(largest)[1], 0)) if extreme.any() else columns
 
 
 def _orthonormal_pair(U: ArrayLike, V: ArrayLike) -> tuple[Floats, Floats]:

@@ -359,10 +359,15 @@ def _run(
     how = Isolation(scratch, plan.timeout, plan.jobs)
     apart = [record for record in records if plan.isolate and record.curve.algorithm not in builders]
     here = [record for record in records if record not in apart]
+    before = read_rows(path)  # a file of something else is not overwritten
     if not plan.resume:
-        read_rows(path)  # a file of something else is not overwritten
         write_rows(path, ())
-    found = run(apart, path, bench=bench, isolation=how, progress=progress) if apart else []
-    found += run(here, path, bench=bench, progress=progress) if here else []
+    try:
+        found = run(apart, path, bench=bench, isolation=how, progress=progress) if apart else []
+        found += run(here, path, bench=bench, progress=progress) if here else []
+    except BaseException:
+        if not read_rows(path):  # nothing came of it: the rows of the last evaluation stay
+            write_rows(path, before)
+        raise
     order = {record.key: number for number, record in enumerate(records)}
     return sorted(found, key=lambda row: order[row.key])

@@ -32,6 +32,11 @@ class Learner(Protocol):
         """The subspace so far, (D, K)."""
 
 
+def _as_basis(given: Any) -> Array:
+    """An array, (D, K); one with masked values has holes."""
+    return np.ma.filled(given.astype(np.float64), np.nan) if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
+
+
 @dataclass
 class RowLearner:
     """Anything with ``fit_next`` and ``get_components``; ``fit_block`` is used where there is one."""
@@ -51,7 +56,7 @@ class RowLearner:
 
     def basis(self) -> Array:
         """The subspace so far, (D, K)."""
-        return np.asarray(self.model.get_components())
+        return _as_basis(self.model.get_components())
 
 
 @dataclass
@@ -94,7 +99,7 @@ class EstimatorLearner:
         if not self.started and self.waiting:
             model = copy.deepcopy(model)
             model.partial_fit(np.concatenate(self.waiting))
-        return np.asarray(model.components_).T
+        return _as_basis(model.components_).T
 
 
 @dataclass
@@ -120,9 +125,9 @@ class DictLearner:
     def basis(self) -> Array:
         """The subspace so far, (D, K)."""
         if hasattr(self.model, "get_components"):
-            return np.asarray(self.model.get_components())
+            return _as_basis(self.model.get_components())
         if hasattr(self.model, "components_"):
-            return np.asarray(self.model.components_).T
+            return _as_basis(self.model.components_).T
         zero = self._transform(np.zeros(self.D))
         return np.array([self._transform(unit) - zero for unit in np.eye(self.D)])
 
@@ -203,6 +208,10 @@ def _by_keyword(make: Callable[..., Any]) -> bool:
 
 
 def _wrap(model: Any, curve: Curve, K: int, D: int) -> Learner:
+    for name in ("fit_next", "fit_block", "partial_fit", "learn_one"):
+        method = getattr(model, name, None)
+        if any(kind(method) for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+            raise TypeError(f"{name} of {curve.label} does nothing when it is called: it is a generator or a coroutine.")
     if hasattr(model, "fit_next") and hasattr(model, "get_components"):
         return RowLearner(model)
     if hasattr(model, "partial_fit"):
