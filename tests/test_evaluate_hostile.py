@@ -20,7 +20,7 @@ from online_psp.cli.main import app
 from online_psp.experiments import Plan, evaluate, isolation, provenance, reproduction
 from online_psp.experiments.evaluation import labelled, parse_curve
 from online_psp.experiments.figures import FIVE
-from online_psp.experiments.leaderboard import boards, collect, write_leaderboard
+from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
 from online_psp.experiments.measure import Workbench
 from online_psp.experiments.records import Experiment, SpikedData, Track, told_apart
 from online_psp.experiments.rows import DONE, Row, read_rows, select, write_rows
@@ -304,6 +304,15 @@ def test_one_trial_on_two_machines_counts_once(tmp_path: Path) -> None:
     assert sorted(row.value for row in select(rows, metric="score")) == [0.1, 0.2, 0.2]
     assert remarks[0] == "1 trials were measured more than once; the last file's rows were taken."
     assert len(remarks) == 3
+
+
+def test_who_was_run_on_few_boards_is_not_first() -> None:
+    """A place of its own choosing, beside somebody who failed there, is no place among those who were run everywhere."""
+    everywhere = [row for K in (2, 3, 4) for name, error in (("a", 0.1), ("b", 0.2)) for row in trial(name, error, K=K)]
+    alone = [*trial("picky", 0.01, K=5), *(replace(row, note="broke") for row in trial("broken", float("nan"), metric="failed", K=5))]
+    lines = overall(boards([*everywhere, *alone])).lines
+    assert [line[0] for line in lines] == ["a", "b", "picky", "broken"]
+    assert lines[2][1:4] == ("1.00", "–", "1 of 4")
 
 
 def test_passes_are_not_mixed() -> None:

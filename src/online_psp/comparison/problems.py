@@ -60,6 +60,8 @@ def prepare(name: str, size: Size, K: int | None = None, rows: int | None = None
     """Rows by name: "spiked", "power-law", a data set known by name, or a file."""
     X, about = _synthetic(name, size, rows) if name in SYNTHETIC else _stored(name, rows or size.rows)
     K = K or (size.K if X.shape[1] > 8 * size.K else max(1, X.shape[1] // 8))
+    if min(X.shape) < 2:
+        raise ValueError(f"{name}, {X.shape[0]} × {X.shape[1]}, is too small to compare on: it needs at least 2 rows and 2 features.")
     if not 1 <= 2 * K <= min(X.shape):
         raise ValueError(
             f"K must be between 1 and {min(X.shape) // 2} for {name}, {X.shape[0]} × {X.shape[1]}, with 2K directions kept; got {K}."

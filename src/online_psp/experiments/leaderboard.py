@@ -186,7 +186,10 @@ def _draws(drawn: dict[str, Floats]) -> int:
 
 
 def overall(found: Sequence[Board]) -> Table:
-    """The mean place of every algorithm over the boards that it was run on, best first."""
+    """The mean place of every algorithm over the boards that it was run on, best first.
+
+    Places on few boards are not comparable with places on many: whoever was run on fewer stands below, however good.
+    """
     lines = []
     for label in dict.fromkeys(place.label for board in found for place in board.places):
         mine = [board for board in found if label in board.ranks]
@@ -196,10 +199,14 @@ def overall(found: Sequence[Board]) -> Table:
         alone = all(place.trials < 2 for board in mine for place in board.places if place.label == label)
         failures = sum(math.isnan(place.score.value) for board in mine for place in board.places if place.label == label)
         lines.append(
-            (mean, (label, f"{mean:.2f}", "–" if alone else f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}", str(failures)))
+            (
+                -len(mine),
+                mean,
+                (label, f"{mean:.2f}", "–" if alone else f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}", str(failures)),
+            )
         )
     header = ("algorithm", "mean place", "95 % bootstrap", "boards", "failed on")
-    return Table("Mean place over the boards", header, tuple(line for _, line in sorted(lines)))
+    return Table("Mean place over the boards", header, tuple(line for *_, line in sorted(lines)))
 
 
 def table(board: Board) -> Table:
@@ -239,7 +246,7 @@ def _origins(rows: Sequence[Row]) -> Table:
 
 _TEXT = (
     "Places are by the median error over the trials: the last one, and on drifting tracks the mean over time. An algorithm that failed in "
-    "any of them has the last place. Memory is the peak resident size of the algorithm's own process; one that keeps all rows shows "
+    "any of them has the last place. In the mean over the boards, whoever was run on fewer of them stands below. Memory is the peak resident size of the algorithm's own process; one that keeps all rows shows "
     "there. " + INTERVALS
 )
 
