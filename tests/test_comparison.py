@@ -99,6 +99,12 @@ def test_too_many_directions_are_refused() -> None:
         prepare("spiked", TINY, K=21)
 
 
+def test_rows_too_few_for_any_comparison_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.ones((1, 5)))
+    with pytest.raises(ValueError, match="1 × 5, is too small to compare on: it needs at least 2 rows and 2 features"):
+        prepare(str(tmp_path / "one.npy"), TINY, K=1)
+
+
 # Runner
 
 

@@ -198,13 +198,8 @@ def overall(found: Sequence[Board]) -> Table:
         low, high = np.quantile(np.mean([np.resize(board.ranks[label], draws) for board in mine], axis=0), (0.025, 0.975))
         alone = all(place.trials < 2 for board in mine for place in board.places if place.label == label)
         failures = sum(math.isnan(place.score.value) for board in mine for place in board.places if place.label == label)
-        lines.append(
-            (
-                -len(mine),
-                mean,
-                (label, f"{mean:.2f}", "–" if alone else f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}", str(failures)),
-            )
-        )
+        interval, extent = "–" if alone else f"{low:.2f} – {high:.2f}", f"{len(mine)} of {len(found)}"
+        lines.append((-len(mine), mean, (label, f"{mean:.2f}", interval, extent, str(failures))))
     header = ("algorithm", "mean place", "95 % bootstrap", "boards", "failed on")
     return Table("Mean place over the boards", header, tuple(line for *_, line in sorted(lines)))
 
@@ -246,8 +241,8 @@ def _origins(rows: Sequence[Row]) -> Table:
 
 _TEXT = (
     "Places are by the median error over the trials: the last one, and on drifting tracks the mean over time. An algorithm that failed in "
-    "any of them has the last place. In the mean over the boards, whoever was run on fewer of them stands below. Memory is the peak resident size of the algorithm's own process; one that keeps all rows shows "
-    "there. " + INTERVALS
+    "any of them has the last place. In the mean over the boards, whoever was run on fewer of them stands below. Memory is the peak "
+    "resident size of the algorithm's own process; one that keeps all rows shows there. " + INTERVALS
 )
 
 
