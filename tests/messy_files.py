@@ -553,6 +553,59 @@ def cell_ranger_folder(folder: Path, X: Floats) -> Any:
     return folder
 
 
+@case(notes="1 line before the table skipped")
+def groups_above_the_names(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", ["place,,weather,,", *lines(X)])
+
+
+@case()
+def a_delimiter_at_the_end_of_the_names_only(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0] + ",", *text[1:]])
+
+
+@case(notes="2 empty last columns were left out")
+def two_empty_columns_at_the_end(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", [line + ",," for line in lines(X)])
+
+
+@case(names=None)
+def double_precision_of_fortran(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.txt", ["  ".join(f"{value:.15E}".replace("E", "D") for value in row) for row in X.tolist()])
+
+
+@case(notes="no line end and was taken as whole")
+def the_last_line_may_be_cut(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", "\n".join(lines(X)))
+
+
+@case(exclude="extra")
+def a_column_of_one_file_left_out(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    put(folder / "a.csv", text[:31])
+    put(folder / "b.csv", [text[0] + ",extra", *(line + ",1" for line in text[31:])])
+    return [folder / "a.csv", folder / "b.csv"]
+
+
+@case(ids="load.1", columns="*")
+def a_column_of_ids_among_the_columns(folder: Path, X: Floats) -> Any:
+    rows = [line.split(",") for line in lines(X)]
+    return put(folder / "x.csv", [",".join([*row[:3], "load.1" if i == 0 else f"r{i}", *row[3:]]) for i, row in enumerate(rows)])
+
+
+@case(names=[f"at.{name}" for name in NAMES])
+def json_objects_in_objects(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.jsonl", [json.dumps({"at": dict(zip(NAMES, row, strict=True))}) for row in X.tolist()])
+
+
+@case(names=None, notes="goes on for 7 bytes after its array, which were not read")
+def npy_that_goes_on(folder: Path, X: Floats) -> Any:
+    np.save(folder / "x.npy", X)
+    with (folder / "x.npy").open("ab") as file:
+        file.write(b"and on.")
+    return folder / "x.npy"
+
+
 # What is wrong, and said
 
 
@@ -747,3 +800,85 @@ def parquet_lists_of_two_lengths(folder: Path, X: Floats) -> Any:
 def parquet_with_text(folder: Path, X: Floats) -> Any:
     pq.write_table(pa.table({"a": X[:, 0], "name": ["x"] * N}), folder / "x.parquet")
     return folder / "x.parquet"
+
+
+@case(r"x\.csv, row 31 \(line 32\): it has the names of the columns again, as where files were joined")
+def files_joined_with_their_names(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [*text[:31], text[0], *text[31:]])
+
+
+@case(r"x\.csv: another line of names comes in the middle \(heat, depth, noise, …\), and it is not that of the first line")
+def files_joined_with_names_in_another_order(folder: Path, X: Floats) -> Any:
+    turned = [2, 0, 4, 1, 3]
+    return put(folder / "x.csv", [*lines(X[:31]), *lines(X[31:, turned], names=[NAMES[i] for i in turned])])
+
+
+@case(r"x\.csv: the numbers in column 4 \('noise'\) have a unit beside them \(0\.101015 %\): take it away, or leave the column out")
+def numbers_with_a_unit(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0], *(line + " %" for line in text[1:])])
+
+
+@case(r"x\.csv is HTML or XML, not a table")
+def a_page_in_place_of_a_table(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", "<!DOCTYPE html>\n<html><body>404, not found</body></html>\n")
+
+
+@case(r"x\.npy is a pointer of Git LFS, not the data: fetch it with git lfs pull")
+def a_pointer_of_git_lfs(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.npy", ["version https://git-lfs.github.com/spec/v1", f"oid sha256:{'0' * 64}", "size 12345"])
+
+
+@case(r"has both x\.csv and x\.csv\.gz, whose rows would count twice")
+def a_file_beside_its_compressed_copy(folder: Path, X: Floats) -> Any:
+    put(folder / "x.csv", lines(X))
+    (folder / "x.csv.gz").write_bytes(gzip.compress("\n".join(lines(X)).encode()))
+    return folder
+
+
+@case(r"None of the files of .* has a column 'exrta' to leave out", exclude="exrta")
+def a_column_of_no_file_left_out(folder: Path, X: Floats) -> Any:
+    put(folder / "a.csv", lines(X[:31]))
+    put(folder / "b.csv", lines(X[31:]))
+    return folder
+
+
+@case(r"x\.csv is not raw binary, by its name: leave out --features", features=5)
+def text_as_raw_binary(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", lines(X))
+
+
+@case(r"x\.json is one JSON object with whole columns or tables in it; write JSON lines")
+def json_columns(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.json", json.dumps(dict(zip(NAMES, X.T.tolist(), strict=True))))
+
+
+@case(r"x\.json is one JSON object with whole columns or tables in it; write JSON lines")
+def json_as_pandas_writes_it(folder: Path, X: Floats) -> Any:
+    pd.DataFrame(X, columns=NAMES).to_json(folder / "x.json")
+    return folder / "x.json"
+
+
+@case(r"x\.jsonl, row 1 \(line 1\): it has an empty or NaN value in column 2 \('heat'\)")
+def json_without_a_key_in_the_first_row(folder: Path, X: Floats) -> Any:
+    rows = [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
+    del rows[0]["heat"]
+    return put(folder / "x.jsonl", [json.dumps(row) for row in rows])
+
+
+@case(r"matrix\.mtx is 5 × 60, and the tables beside it name 5 genes and 59 cells: they do not belong together")
+def cell_ranger_folder_with_a_cell_less(folder: Path, X: Floats) -> Any:
+    cell_ranger_folder(folder, X)
+    put(folder / "barcodes.tsv", [f"AC{i}-1" for i in range(N - 1)])
+    (folder / "barcodes.tsv.gz").unlink()
+    (folder / "matrix.mtx").write_bytes(gzip.decompress((folder / "matrix.mtx.gz").read_bytes()))
+    (folder / "matrix.mtx.gz").unlink()
+    return folder
+
+
+@case(r"matrix\.mtx\.gz has barcodes\.tsv beside it, but no features\.tsv")
+def cell_ranger_folder_without_genes(folder: Path, X: Floats) -> Any:
+    cell_ranger_folder(folder, X)
+    (folder / "features.tsv.gz").unlink()
+    return folder

@@ -172,3 +172,24 @@ def test_thousands_by_every_sign(tmp_path: Path, sign: str, decimal: str) -> Non
     for options in ({}, told):
         source = open_source(path, **options)
         np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(7)]), X, err_msg=f"{options}: {source.notes}")
+
+
+def test_columns_that_count_are_told(tmp_path: Path) -> None:
+    """A named column of row numbers or times is learned, and said to be; nothing is said where it is left out or does not go on evenly."""
+    path = tmp_path / "x.csv"
+    X = clean()
+    path.write_text("id,time,a\n" + "".join(f"{i},{i / 10:.1f},{value}\n" for i, value in enumerate(X[:, 0].tolist())))
+    said = open_source(path).warnings
+    assert [re.sub(r" \(.*", "", each) for each in said] == ["column 0", "column 1"], said
+    assert "counts evenly (0, 1, 2, …)" in said[0]
+    assert open_source(path, exclude="id", time_column="time").warnings == []
+    path.write_text("a,b\n" + "".join(f"{i + (i == 30)},{value}\n" for i, value in enumerate(X[:, 0].tolist())))
+    assert open_source(path).warnings == []
+
+
+def test_a_json_list_that_is_missing_in_the_first_row_is_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"v": null}\n{"v": [1, 2]}\n{"v": [3, 4]}\n')
+    (block,) = open_source(path).blocks()
+    assert block.rows.tolist() == [[1, 2], [3, 4]]
+    assert [bad.row for bad in block.bad] == [1]

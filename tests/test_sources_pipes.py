@@ -156,3 +156,24 @@ def test_names_and_numbers_of_a_pipe_do_not_depend_on_how_it_comes(pipe: BinaryI
     pipe.write(text[:45])
     slow = open_source("-")
     assert slow.feature_names == stdin(monkeypatch, text).feature_names == ["2019", "2020", "2021"]
+
+
+@pytest.mark.parametrize("lead", [b"Report of May\n\n", b"", b"# made by a machine\n"])
+@pytest.mark.parametrize("units", [b"", b"m,s,K\n"])
+def test_lines_of_words_do_not_hide_the_rows_of_a_slow_pipe(pipe: BinaryIO, lead: bytes, units: bytes) -> None:
+    """As many lines are waited for as it takes, and what is found does not depend on how they come."""
+    data = lead + HEADER + units + b"1.5,2,3\n4,5,6\n7,8,9"
+
+    def write() -> None:
+        for at in range(len(data)):
+            pipe.write(data[at : at + 1])
+        pipe.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    source = open_source("-")
+    (block,) = source.blocks()
+    writer.join()
+    assert source.feature_names == ["a", "b", "c"], source.notes
+    assert block.rows.tolist() == [[1.5, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert any("the last line of standard input has no line end and was taken as whole" in said for said in source.warnings)

@@ -262,7 +262,8 @@ def _begin(task: Task, source: Any) -> Any:
     if wanted is None:
         usage("Say how many components: -k 16, or -k 0.95 for as many as explain 95 % of the variance.")
     if wanted > source.features:
-        usage(f"{source.name} has {source.features} features, fewer than the {wanted} components asked for.")
+        features = f"{source.features} feature{'s' if source.features != 1 else ''}"
+        usage(f"{source.name} has {features}, fewer than the {wanted} components asked for.")
     try:
         return runs.start(source, OnlinePCA(dtype=source.dtype.name, **task.settings), **task.feeding)
     except ValueError as error:

@@ -15,7 +15,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, times_of
 from online_psp.io.sources._lines import Batch
-from online_psp.io.sources._numerals import NA, THOUSANDS, Signs, grouping, is_number, number
+from online_psp.io.sources._numerals import FORTRAN, NA, THOUSANDS, Signs, grouping, is_number, number
 from online_psp.io.sources._sniff import COMMENTS, WHITESPACE, Dialect, split
 from online_psp.io.sources._source import Chunk, SourceError
 
@@ -120,6 +120,8 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
         if pc.any(pc.match_substring(trimmed, ".")).as_py():
             raise pa.ArrowInvalid("a point in place of a comma")
         trimmed = pc.replace_substring(trimmed, ",", ".")
+    elif pc.any(pc.match_substring(trimmed, "d", ignore_case=True)).as_py():
+        trimmed = pc.replace_substring_regex(trimmed, FORTRAN, r"\1e\2")
     known = pc.is_in(trimmed, value_set=pa.array(sorted(dialect.na), pa.string()))
     clean = pc.if_else(known, pa.scalar(None, pa.string()), trimmed)
     return np.asarray(pc.cast(clean, pa.float64()).to_numpy(zero_copy_only=False))
@@ -193,6 +195,8 @@ def _row_by_row(text: bytes, table: Table, rows: int, quoted: bool) -> Chunk:
 def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
     """What is wrong with a row, or its numbers."""
     dialect = table.dialect
+    if dialect.header and dialect.names and cells[0] in dialect.names and (again := _names_again(cells, dialect.names, table.name)):
+        return again, []
     if len(cells) != dialect.width:
         comment = "" if cells[0][:1] not in COMMENTS else f" (--comment '{cells[0][:1]}' if it is a comment)"
         return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{comment}", []
@@ -206,6 +210,18 @@ def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
         else:
             return f"has the text {cell[:40]!r} in {table.column(at)}{_hint(cell, dialect)}", []
     return None, values
+
+
+def _names_again(cells: list[str], names: list[str], name: str) -> str | None:
+    """What to say of a line of names in the middle. Where they are others than at the top, the rows below them are not skipped over to."""
+    if cells == names:
+        return "has the names of the columns again, as where files were joined"
+    if 2 * len(set(cells) & set(names)) > len(names):
+        raise SourceError(
+            f"{name}: another line of names comes in the middle ({', '.join(cells[:3])}, …), and it is not that of the first line: "
+            "files of different columns were joined."
+        )
+    return None
 
 
 def _hint(cell: str, dialect: Dialect) -> str:

@@ -36,10 +36,12 @@ class Wanted(NamedTuple):
     exclude: Columns = None
     ids: Columns = None
     time_column: str | int | None = None
+    absent: list[set[str | int]] | None = None
+    """Of several files: for each that was opened, what of `exclude` it does not have, which is no error there."""
 
     def any(self) -> bool:
         """Whether anything was said."""
-        return any(each is not None for each in self)
+        return any(each is not None for each in self[:-1])
 
 
 def column_list(text: str | None) -> list[str] | None:
@@ -77,13 +79,27 @@ def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, u
     set_apart = {*ids, *(time or [])}
     features = places(wanted.columns, names, width, name)
     if features is None:
-        features = [at for at in (range(width) if usable is None else usable) if at not in set_apart]
-    for at in places(wanted.exclude, names, width, name) or []:
-        if at in features:
-            features.remove(at)
+        features = list(range(width) if usable is None else usable)
+    features = [at for at in features if at not in set_apart]
+    out = set(_left_out(wanted, names, width, name))
+    features = [at for at in features if at not in out]
     if not features:
         raise UnknownSourceError(f"{name} has {width} columns, and none of them is left to learn from.")
     return Choice(features, ids, time[0] if time else None)
+
+
+def _left_out(wanted: Wanted, names: Sequence[str] | None, width: int, name: str) -> list[int]:
+    if wanted.absent is None:
+        return places(wanted.exclude, names, width, name) or []
+    found: list[int] = []
+    absent: set[str | int] = set()
+    for column in listed(wanted.exclude) or []:
+        try:
+            found += places(column, names, width, name) or []
+        except UnknownSourceError:
+            absent.add(column)
+    wanted.absent.append(absent)
+    return found
 
 
 def places(columns: Columns, names: Sequence[str] | None, width: int, name: str) -> list[int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 
 from online_psp.io.sources._bytes import clear_file
 from online_psp.io.sources._numpy import looks_like_idx
 from online_psp.io.sources._places import Place
-from online_psp.io.sources._source import UnknownSourceError
+from online_psp.io.sources._source import SourceError, UnknownSourceError
 
 _HEAD = 1 << 12
 _MAGIC = {
@@ -18,10 +19,23 @@ _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TEXT_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 
 
+_LFS = b"version https://git-lfs.github.com/spec/"
+_MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml|table|head|body)\b", re.IGNORECASE)
+
+
+def refuse_stand_in(head: bytes, name: str) -> None:
+    """Refuse what came in place of a file: a page of HTML, or the pointer that Git LFS leaves."""
+    if head.startswith(_LFS):
+        raise SourceError(f"{name} is a pointer of Git LFS, not the data: fetch it with git lfs pull.")
+    if _MARKUP.match(head.removeprefix(b"\xef\xbb\xbf")):
+        raise SourceError(f"{name} is HTML or XML, not a table: if it was downloaded, look at it in a browser; otherwise save it as .csv.")
+
+
 def ending_by_content(place: Place) -> str | None:
     """The ending that a file should have; None where its first bytes do not tell."""
     with clear_file(place.open(), place.name) as file:
         head = file.read(_HEAD)
+    refuse_stand_in(head, place.name)
     if head.startswith(_OLD_EXCEL):
         raise UnknownSourceError(f"{place.name} is a workbook of Excel 97 to 2003: save it as .xlsx or .csv.")
     if head.startswith(b"PK\x03\x04"):
@@ -55,7 +69,9 @@ def _is_text(head: bytes) -> bool:
 def check_json(place: Place) -> None:
     """Refuse a file that is one JSON value: rows must come a line each, so that they can be read one after the other."""
     with clear_file(place.open(), place.name) as file:
-        head = b"".join(file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n").split())
+        start = file.read(_HEAD)
+        refuse_stand_in(start, place.name)
+        head = b"".join(start.lstrip(b"\xef\xbb\xbf \t\r\n").split())
     if head.startswith((b"[{", b"[[")) or head in (b"[", b"{"):
         raise UnknownSourceError(
             f"{place.name} is one JSON array; write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))."

@@ -45,7 +45,9 @@ def from_group(group: Any, path: str, tables: list[str], options: Options, defau
     """The table that was asked for, from an open HDF5 file or Zarr group."""
     member = options.member or default
     if member is None:
-        if len(tables) != 1:
+        if not tables:
+            raise UnknownSourceError(f"{path} has no table of numbers: a data set of two dimensions, or a sparse matrix, is one.")
+        if len(tables) > 1:
             listed = ", ".join(sorted(tables)[:12])
             raise UnknownSourceError(f"{path} has {len(tables)} tables ({listed}); name the one to read: {path}::NAME.")
         member = tables[0]

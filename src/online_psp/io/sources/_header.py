@@ -62,6 +62,8 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
         words = words or [table[0]]
         most = max(_filled(row) for row in words)
         at = 0 if header or first_line else next(i for i, row in enumerate(words) if 2 * _filled(row) > most)
+        if not header and not first_line:
+            at += sum(1 for _ in itertools.takewhile(lambda i: _groups(words[i], words[i + 1], width), range(at, len(words) - 1)))
         units = list(itertools.takewhile(lambda row: not any(kinds.is_number(row[i]) for i in numeric if i < len(row)), words[at + 1 :]))
         if at:
             notes.append(f"{_lines(at)} before the table skipped (--skip-rows)")
@@ -75,6 +77,11 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
         below = [[row[i] for i in columns] for row in table[1:] if len(row) == width]
         return Top(0, 1) if len(table[0]) == width and _counts(first, below, table[0][0] == "", notes) else Top(None, 0)
     return Top(0, 1) if any(kinds.is_text(cell) for cell in table[0]) and _all_words(table, kinds) else Top(None, 0)
+
+
+def _groups(row: Cells, below: Cells, width: int) -> bool:
+    """Whether a line of words names groups of columns, with gaps, and the one below it the columns."""
+    return "" in row[1:] and len(below) == width and all(below) and len(set(below)) == width
 
 
 def _lines(count: int) -> str:

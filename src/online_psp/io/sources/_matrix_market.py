@@ -60,10 +60,15 @@ def open_matrix_market(place: Place, options: Options) -> Source:
             found = table_source(array, None, sliced(array, len(array)), name, "mtx", options)
             return picked(replace(found, prints=(place.print(),)), options.wanted)
         matrix = _coordinates(file, header, name)
-    if beside is None or matrix.shape not in (shapes := (beside.shape, beside.shape[::-1])):
+    if beside is None:
         found = open_sparse(matrix, options, name)
         return picked(replace(found, kind="mtx", prints=(place.print(),)), options.wanted)
-    turned = matrix.shape == shapes[0]
+    if matrix.shape not in (beside.shape, beside.shape[::-1]):
+        raise SourceError(
+            f"{name} is {matrix.shape[0]} × {matrix.shape[1]}, and the tables beside it name {len(beside.genes)} genes and "
+            f"{len(beside.cells)} cells: they do not belong together."
+        )
+    turned = matrix.shape == beside.shape
     found = open_sparse(matrix.T if turned else matrix, options, name)
     note = f"genes are its {'rows' if turned else 'columns'}, by the tables beside it: cells are samples, and genes have their names"
     found = replace(found, kind="mtx", prints=(place.print(),), feature_names=numbered(beside.genes), notes=[*found.notes, note])
@@ -89,7 +94,14 @@ def _beside(path: Path) -> _Beside | None:
         return None
     genes = _table(path.parent, prefix, ("features", "genes"), 1)
     cells = _table(path.parent, prefix, ("barcodes",), 0)
-    return None if genes is None or cells is None else _Beside(genes, cells)
+    if genes is None and cells is None:
+        return None
+    if genes is None or cells is None:
+        have, lacks = ("barcodes", "features") if genes is None else ("features", "barcodes")
+        raise SourceError(
+            f"{path} has {prefix}{have}.tsv beside it, but no {prefix}{lacks}.tsv: which of its rows and columns are cells is not known."
+        )
+    return _Beside(genes, cells)
 
 
 def _table(folder: Path, prefix: str, stems: tuple[str, ...], column: int) -> list[str] | None:

@@ -17,13 +17,19 @@ NA = frozenset(
      "1.#QNAN", "-1.#QNAN", "1.#IND", "-1.#IND"]
 )  # fmt: skip
 THOUSANDS = ",.' \u00a0\u202f"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(\d+\.\d*|\.\d+)[dD][+-]\d+|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII
+)  # 1.5D+02 is how Fortran writes double precision
+FORTRAN = r"^([+-]?[0-9]*\.[0-9]*)[dD]([+-][0-9]+)$"
+_FORTRAN = re.compile(FORTRAN)
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+,\d+|,\d+|\d+,?)([eE][+-]?\d+)?", re.ASCII)
 _ONE_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _WORDS = {"true": "1", "false": "0"}
 _EITHER = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII) for sign in ",."}  # 1,234 is 1234 or 1.234
 _SHORT = re.compile(r"[+-]?\d{1,3}", re.ASCII)
 _PLACEHOLDERS = frozenset(sign * (10.0**digits - 1) for sign in (-1, 1) for digits in range(2, 7)) | {-999.25, -9999.25, -9999.9, -999.9}
+_WITH_UNIT = re.compile(r"[+-]?[$€£¥]\s*[+-]?\d[\d.,' ]*|[+-]?[\d.,' ]*\d\s*[%‰°$€£¥][CF]?", re.ASCII)
+_EVEN_ROWS = 10  # so many rows that go up by the same step are no accident
 _MOST_CELLS = 2000  # to look at
 _ACCIDENTS = 4  # cells with a space in the middle of a number that are one too many, and no way of writing thousands
 
@@ -63,7 +69,7 @@ def number(cell: str, signs: Signs = USUAL) -> float:
     cell = _WORDS.get(cell.lower(), cell)
     if signs.thousands is not None:
         cell = cell.replace(signs.thousands, "")
-    return float(cell.replace(",", ".") if signs.decimal == "," else cell)
+    return float(_FORTRAN.sub(r"\1e\2", cell.replace(",", ".") if signs.decimal == "," else cell))
 
 
 def may_be_number(cell: str) -> bool:
@@ -78,6 +84,21 @@ def may_be_number(cell: str) -> bool:
 def is_decimal_comma(cell: str) -> bool:
     """Whether a cell is a number with one comma in it."""
     return bool(_ONE_COMMA.fullmatch(cell))
+
+
+def has_unit(cell: str) -> bool:
+    """Whether a cell is a number with a sign before or after it, such as $5 or 5 %."""
+    return bool(_WITH_UNIT.fullmatch(cell))
+
+
+def counts_evenly(rows: Sequence[list[str]], at: int, signs: Signs) -> bool:
+    """Whether a column has numbers that go up by the same step from row to row, as row numbers and times do."""
+    if len(rows) < _EVEN_ROWS or not all(is_number(row[at], signs) for row in rows[:3]):
+        return False
+    if not all(is_number(row[at], signs) for row in rows):
+        return False
+    steps = np.diff([number(row[at], signs) for row in rows])
+    return bool(np.isfinite(steps).all() and steps[0] > 0 and np.ptp(steps) <= 1e-6 * steps[0])
 
 
 def signs_of(

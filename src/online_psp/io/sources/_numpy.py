@@ -66,9 +66,13 @@ def _mapped(path: Path, name: str, options: Options) -> Source:
     except (ValueError, EOFError, OverflowError) as error:
         raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
     table, shape = as_table(array, name)
+    more = path.stat().st_size - array.offset - array.nbytes
     scattered = table.ndim == array.ndim == 2 and table.flags.f_contiguous and not table.flags.c_contiguous
     read = _by_columns(path, array, options) if scattered else mapped(table, options)
-    return table_source(table, shape, read, name, "npy", options)
+    found = table_source(table, shape, read, name, "npy", options)
+    if more > 0:
+        found.warnings.append(f"{name} goes on for {more} bytes after its array, which were not read")
+    return found
 
 
 def _by_columns(path: Path, array: Any, options: Options) -> Reader:

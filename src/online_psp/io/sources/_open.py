@@ -246,8 +246,21 @@ def _open_list(names: list[str], options: Options) -> Source:
     """Files that were listed, in the order given; patterns and folders among them in their own."""
     if "-" in names:
         raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    openers = [partial(_with_columns, name, options) for name in names]
-    return open_several(openers, f"{names[0]} … {names[-1]}")
+    return _open_files(names, options, f"{names[0]} … {names[-1]}")
+
+
+def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
+    """Several files as one table. A column to leave out must be in one of them at least."""
+    wanted = options.wanted
+    if wanted.exclude is None or wanted.absent is not None:
+        return open_several([partial(_with_columns, file, options) for file in files], name)
+    absent: list[set[str | int]] = []
+    options = replace(options, wanted=wanted._replace(absent=absent))
+    found = open_several([partial(_with_columns, file, options) for file in files], name)
+    nowhere = set.intersection(*absent) if absent else set()
+    if nowhere:
+        raise UnknownSourceError(f"None of the files of {name} has a column {min(map(str, nowhere))!r} to leave out (--exclude).")
+    return found
 
 
 def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
@@ -290,17 +303,32 @@ def _suffix(name: str) -> str | None:
     return ".idx" if found in (None, ".idx") and "idx" in Path(bare).name.split("-", 1)[-1] and "idx" in bare else found
 
 
+def _check_copies(names: Sequence[str], where: str) -> None:
+    """Refuse a file that lies beside its compressed copy: its rows would count twice."""
+    seen: dict[str, str] = {}
+    for name in names:
+        bare = next((name[: -len(ending)] for ending in COMPRESSED if name.lower().endswith(ending)), name)
+        if bare in seen:
+            raise UnknownSourceError(f"{where} has both {seen[bare]} and {name}, whose rows would count twice; name those to read.")
+        seen[bare] = name
+
+
 def _open_places(places: list[Place], options: Options, name: str) -> Source:
     if len(places) == 1:
         return _open_place(places[0], options)
+    _check_copies([place.name for place in places], name)
     if all(Path(place.short).suffix.lower() in PICTURES for place in places) and all(place.path is not None for place in places):
         paths = [place.path for place in places if place.path is not None]
         return open_images(paths, options, name, Path(os.path.commonpath([path.parent for path in paths])))
-    return open_several([partial(_with_columns, place, options) for place in places], name)
+    return _open_files(places, options, name)
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    named = ".zip" if place.name.lower().endswith(".zip") else ".bin" if options.features is not None else _suffix(place.short)
+    named = ".zip" if place.name.lower().endswith(".zip") else _suffix(place.short)
+    if options.features is not None:
+        if named not in (*_SAY_LITTLE, ".zip"):
+            raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out --features, or let it end in .bin.")
+        named = named or ".bin"
     suffix = _by_content(place, named) if options.features is None else named
     if suffix == ".zip":
         return _open_zip(place, options)
@@ -388,12 +416,13 @@ def _open_folder(path: Path, options: Options) -> Source:
     relative = [file.relative_to(path).as_posix() for file in files]
     chosen, kind, others = _one_kind(relative, str(path))
     chosen = sorted(chosen, key=natural_key)
+    _check_copies(chosen, str(path))
     if kind == "picture":
         found = open_images([path / each for each in chosen], options, str(path), path)
     elif len(chosen) == 1:
         found = _open_place(local(path / chosen[0]), options)
     else:
-        found = open_several([partial(_with_columns, local(path / each), options) for each in chosen], str(path))
+        found = _open_files([local(path / each) for each in chosen], options, str(path))
     if others:
         found.notes.append(f"{others} other file{'s' if others != 1 else ''} in {path} left out")
     return found

@@ -31,6 +31,7 @@ from online_psp.io.sources._source import (
 from online_psp.io.sources._text import Feed, longest_line
 
 _SAMPLE = 100
+JSON_LINES = "write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))"
 _PLAIN = {int, float, bool}
 
 
@@ -85,7 +86,24 @@ def _parsed(line: bytes) -> Any:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         return f"is not JSON ({reason(error)})"
-    return found if isinstance(found, dict | list) else f"is {type(found).__name__}, not an object or a list"
+    if isinstance(found, dict):
+        return _flat(found) if any(isinstance(value, dict) for value in found.values()) else found
+    return found if isinstance(found, list) else f"is {type(found).__name__}, not an object or a list"
+
+
+def _flat(found: dict[str, Any]) -> dict[str, Any] | str:
+    """An object with the values of those inside it, as ``position.x``; a str where two have the same name."""
+    flat: dict[str, Any] = {}
+    for key, value in found.items():
+        inner = _flat(value) if isinstance(value, dict) else {"": value}
+        if isinstance(inner, str):
+            return inner
+        for name, each in inner.items():
+            whole = f"{key}.{name}" if isinstance(value, dict) else key
+            if whole in flat:
+                return f"has {whole[:40]!r} twice"
+            flat[whole] = each
+    return flat
 
 
 def open_excel(place: Place, options: Options) -> Source:
@@ -147,6 +165,8 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
         raise EmptySourceError(f"{name} is empty.")
     notes: list[str] = []
     warnings: list[str] = []
+    if len(first) == 1 and _is_table(first[0].cells, name):
+        raise UnknownSourceError(f"{name} is one JSON object with whole columns or tables in it; {JSON_LINES}.")
     shape, before = _shape(first, options, name, notes, warnings)
     numbers: list[tuple[int, int]] = []
 
@@ -188,13 +208,24 @@ def _source(records: Records, name: str, unit: str, options: Options, kind: str,
     if shape.names:
         chosen = [shape.names[at] if shape.widths[at] == 1 else f"{shape.names[at]}.{i}"
                   for at in shape.choice.features for i in range(shape.widths[at])]  # fmt: skip
-        notes.insert(0, f"{len(chosen)} columns: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}")
+        notes.insert(0, f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}")
     prints = (feed.place.print(),) if feed.place is not None else (feed.print,) if feed.print is not None else ()
     return Source(
         name, sum(widths), working_dtype(np.float64, options.dtype, name), read, once=once, feature_names=chosen, places=where,
         notes=notes, warnings=warnings, kind=kind, prints=prints, schema={**options.schema(), "header": before > 0},
         column_numbers=[at for at in shape.choice.features for _ in range(shape.widths[at])], **options.common(),
     )  # fmt: skip
+
+
+def _is_table(cells: Any, name: str) -> bool:
+    """Whether an object that is all of a file is no row: it has lists of lists or of objects, or its values are columns of equal length."""
+    if not isinstance(cells, dict):
+        return False
+    lists = [value for value in cells.values() if isinstance(value, list)]
+    if any(isinstance(each, list | dict) for value in lists for each in value[:1]):
+        return True
+    by_number = name.lower().endswith(".json") and all("." in key and key.rpartition(".")[2].isdecimal() for key in cells)
+    return by_number or (len(lists) == len(cells) > 1 and len(set(map(len, lists))) == 1 and len(lists[0]) > 1)
 
 
 def _shape(first: list[Record], options: Options, name: str, notes: list[str], warnings: list[str]) -> tuple[Shape, int]:
@@ -204,7 +235,7 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str], w
         raise SourceError(f"{name}, line {first[0].number}: it {first[0].cells}.")
     na = NA | frozenset(options.text.na_values or ())
     kinds = Kinds(is_number, na)
-    names, before = (list(good[0]), 0) if isinstance(good[0], dict) else _names(good, kinds, options, notes)
+    names, before = (_keys(good), 0) if isinstance(good[0], dict) else _names(good, kinds, options, notes)
     good = good[before:]
     width = len(names) if names is not None else _width(good)
     rows = [_in_order(cells, names, width) for cells in good]
@@ -216,12 +247,18 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str], w
         names, changed = unique(names)
         if changed := [each for each in changed if names.index(each) not in left_out]:
             notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
-    widths = [max((len(row[at]) for row in rows[:1] if isinstance(row[at], list)), default=1) for at in range(width)]
+    widths = [next((len(row[at]) for row in rows if isinstance(row[at], list)), 1) for at in range(width)]
     choice = choose(options.wanted, names, width, name, [at for at in range(width) if at not in left_out])
     text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
     if text:
         raise SourceError(text_columns(text, choice.features, names, name))
     return Shape(names, widths, choice, name, na), before
+
+
+def _keys(good: list[Any]) -> list[str]:
+    """The keys of the first objects, in the order of the first that has most of them; an object may lack some."""
+    objects = [cells for cells in good if isinstance(cells, dict)]
+    return list(dict.fromkeys(key for cells in [max(objects, key=len), *objects] for key in cells))
 
 
 def _names(good: list[Any], kinds: Kinds, options: Options, notes: list[str]) -> tuple[list[str] | None, int]:
@@ -249,7 +286,7 @@ def _in_order(cells: Any, names: list[str] | None, width: int) -> Any:
             return "is an object where lists are expected"
         unknown = [key for key in cells if key not in names]
         if unknown:
-            return f"has {unknown[0][:40]!r}, which the first row has not"
+            return f"has {unknown[0][:40]!r}, which the first rows have not"
         return [cells.get(key) for key in names]
     values = list(cells)
     while len(values) > width and values[-1] is None:

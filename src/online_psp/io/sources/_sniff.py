@@ -16,7 +16,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from online_psp.io.sources._header import MOST_LEAD, Kinds, find_top, modal_width, row_numbers
-from online_psp.io.sources._numerals import NA, THOUSANDS, Signs, is_decimal_comma, is_number, may_be_number, signs_of
+from online_psp.io.sources._numerals import (
+    NA,
+    THOUSANDS,
+    Signs,
+    counts_evenly,
+    has_unit,
+    is_decimal_comma,
+    is_number,
+    may_be_number,
+    signs_of,
+)
 from online_psp.io.sources._source import EmptySourceError, SourceError, UnknownSourceError
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
@@ -60,6 +70,10 @@ class Dialect:
     """Columns that are not data: row numbers, labels, an empty last one."""
     text: tuple[int, ...] = ()
     """Columns that are not numbers in any of the first rows."""
+    counting: dict[int, list[str]] = field(default_factory=dict)
+    """Columns that grow by the same step from row to row, and their first values."""
+    units: dict[int, str] = field(default_factory=dict)
+    """Columns of text that are numbers with a unit, and an example of each."""
     na: frozenset[str] = NA
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -210,13 +224,19 @@ def _is_decimal_column(lines: list[str]) -> bool:
 def _after_lead(table: list[tuple[range, list[str]]]) -> tuple[list[tuple[range, list[str]]], int]:
     """Without the lines of words that come before the table, and how many those are."""
     count = Counter(len(cells) for _, cells in table[-100:]).most_common(1)[0][0]
-    first = next((i for i, (_, cells) in enumerate(table) if len(cells) in (count, count - 1) and count > 1), 0)
+    fits = (count, count - 1)
+    first = next((i for i, (_, cells) in enumerate(table) if len(_without_empty_end(cells, count)) in fits and count > 1), 0)
     lead = table[:first]
     if not lead or len(lead) > MOST_LEAD or count < 2 or any(is_number(cell) for _, cells in lead for cell in cells[:1] if len(cells) > 1):
         return table, 0
     if any(all(is_number(cell) for cell in cells) for _, cells in lead):
         return table, 0
     return table[first:], len(lead)
+
+
+def _without_empty_end(cells: list[str], count: int) -> list[str]:
+    """Names that end in a delimiter, where rows do not."""
+    return cells[:-1] if len(cells) == count + 1 and cells[-1] == "" else cells
 
 
 def _names_in_comment(line: str, comment: str | None, delimiter: str, width: int) -> list[str] | None:
@@ -240,15 +260,31 @@ def _described(table: list[tuple[range, list[str]]], options: TextOptions, known
     names, width = _fitted(names, rows, header)
     data = [row for row in rows if len(row) == width]
     left_out = row_numbers(names, data, kinds, options.keep_index, notes, warnings) if names is not None and data and width > 1 else []
-    if width > 1 and data and all(row[-1] == "" for row in data) and (names is None or names[-1] == ""):
-        left_out.append(width - 1)
-        notes.append("an empty last column, after a delimiter at the end of each line, was left out")
+    empty = _empty_at_the_end(names, data, width)
+    if empty:
+        left_out.extend(range(width - empty, width))
+        what = "an empty last column, after a delimiter at the end of each line, was" if empty == 1 else f"{empty} empty last columns were"
+        notes.append(f"{what} left out")
     text = tuple(at for at in range(width) if at not in left_out and data and all(kinds.is_text(row[at]) for row in data))
+    counting = {at: [row[at] for row in data[:3]] for at in range(width) if at not in left_out and counts_evenly(data, at, known.signs)}
+    units = {at: data[0][at] for at in text if all(has_unit(row[at]) for row in data if row[at] not in known.na)}
     notes.insert(0, _dialect_note(known))
     if known.comment:
         notes.append(f"lines that begin with {known.comment!r} are comments")
     lead = table[top.rows - 1][0].stop if top.rows else table[0][0].start
-    return replace(known, lead=lead, width=width, names=names, header=header, left_out=tuple(left_out), text=text)
+    return replace(
+        known, lead=lead, width=width, names=names, header=header, left_out=tuple(left_out), text=text, counting=counting, units=units
+    )
+
+
+def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int) -> int:
+    """How many columns at the end have neither a name nor a value; of tables without names, one at most."""
+    count = 0
+    while data and count < width - 1 and all(row[-1 - count] == "" for row in data) and (names is None or names[-1 - count] == ""):
+        count += 1
+        if names is None:
+            break
+    return count
 
 
 def _dialect_note(known: Dialect) -> str:

@@ -17,9 +17,11 @@ from online_psp.io.sources._bytes import PIECE, Pieces, compression, decompresse
 from online_psp.io.sources._cells import Table, parse
 from online_psp.io.sources._chunks import ENOUGH_FOR_THREADS
 from online_psp.io.sources._columns import Choice, choose, text_columns, unique
+from online_psp.io.sources._contents import refuse_stand_in
+from online_psp.io.sources._header import MOST_LEAD
 from online_psp.io.sources._identity import HeadPrint, Print
 from online_psp.io.sources._lines import Batch, Cut, Lines, too_long, transcoded
-from online_psp.io.sources._numerals import placeholder
+from online_psp.io.sources._numerals import may_be_number, placeholder
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._sniff import Dialect, encoding_of, logical_lines, sniff
@@ -28,6 +30,7 @@ from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, 
 SAMPLE_BYTES = 1 << 17
 SAMPLE_LINES = 200
 _WORKERS = 2
+_PREFIX = 20_000  # of a line, for finding out whether it is a row
 
 
 @dataclass
@@ -90,7 +93,8 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     usual : str
         The delimiter that the file's name suggests.
     """
-    head, whole = _head(feed, longest_line(options))
+    head, whole = _head(feed, longest_line(options), options.text.skip_rows or 0)
+    refuse_stand_in(head, feed.name)
     encoding, note = encoding_of(head, options.text.encoding, feed.name, whole)
     dialect = replace(
         sniff(_sample(head, encoding, feed, whole, options.text.skip_rows or 0), options.text, feed.name, usual), encoding=encoding
@@ -103,6 +107,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     table = Table(dialect, choice, names, feed.name)
     chosen = [names[at] for at in choice.features] if names else None
     notes.insert(0, _header_note(dialect, choice, chosen))
+    warnings = [*dialect.warnings, *_counting(table)]
     reader = _Reader(feed, table, options)
     source = Source(
         feed.name,
@@ -114,7 +119,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
         places=reader.line_of,
         count=None if feed.place is None else reader.count,
         notes=notes,
-        warnings=dialect.warnings,
+        warnings=warnings,
         kind="text",
         prints=(feed.print,) if feed.print is not None else (feed.place.print(),) if feed.place is not None else (),
         schema=_schema(dialect, options),
@@ -126,24 +131,47 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     return source
 
 
-def _head(feed: Feed, limit: int) -> tuple[bytes, bool]:
-    """The first bytes, and whether they are all: some lines of a file, and two of a pipe, where more may be long in coming."""
+def _head(feed: Feed, limit: int, skip: int) -> tuple[bytes, bool]:
+    """The first bytes, and whether they are all: some lines of a file, and as few of a pipe as will do: more may be long in coming."""
     head = bytearray()
-    enough, lines = (SAMPLE_BYTES, 4) if feed.place is not None else (0, 2)
     for piece in feed.clear():
         head += piece or b""
-        if feed.place is None and piece:
-            feed.seen.append(piece)
-        if len(head) >= enough and (_lines_of_content(head) >= lines or len(head) > 4 * limit):
+        if feed.place is None:
+            feed.seen.extend([piece] if piece else [])
+            enough = bool(piece) and _enough_lines(_lines_of_content(head, skip)) is not None
+        else:
+            enough = len(head) >= SAMPLE_BYTES and len(_lines_of_content(head, skip)) >= 4
+        if enough or len(head) > 4 * max(limit, SAMPLE_BYTES):
             return bytes(head), False
         if len(head) > limit and b"\n" not in head and b"\r" not in head:
             raise too_long(feed.name, 1, limit)
     return bytes(head), True
 
 
-def _lines_of_content(head: bytearray) -> int:
-    lines = logical_lines(head.replace(b"\r", b"\n").decode("latin-1"))[:-1]
-    return sum(_has_content(line) for line in lines)
+def _lines_of_content(head: bytearray, skip: int) -> list[str]:
+    """Whole lines that are neither blank nor comments, after the first `skip`."""
+    text = head.replace(b"\0", b"").replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode("latin-1")
+    rest = text.split("\n", skip)[-1] if text.count("\n") >= skip else ""
+    return [line for line in logical_lines(rest)[:-1] if _has_content(line)]
+
+
+def _enough_lines(lines: list[str]) -> int | None:
+    """How many of the first lines of a pipe tell what it is like: two, and as many rows as lines of words; None: more are needed."""
+    rows = 0
+    for count, line in enumerate(lines, 1):
+        rows += _has_numbers(line)
+        if count >= MOST_LEAD or (count >= 2 and 2 * rows >= count):
+            return count
+    return None
+
+
+def _has_numbers(line: str) -> bool:
+    """Whether a line is a row, as far as one can tell without knowing its delimiter."""
+    for delimiter in ",;\t|":
+        if any(map(may_be_number, (cell.strip(' "') for cell in line[:_PREFIX].split(delimiter)))):
+            return True
+    words = line[:_PREFIX].split()
+    return 2 * sum(map(may_be_number, words)) >= len(words)
 
 
 def _has_content(line: str) -> bool:
@@ -158,7 +186,8 @@ def _sample(head: bytes, encoding: str, feed: Feed, whole: bool, skip: int) -> l
         lines.pop()  # cut anywhere
     if feed.place is None:
         content = [at for at, line in enumerate(lines) if at >= skip and _has_content(line)]
-        return lines[: content[1] + 1] if len(content) > 1 else lines
+        count = _enough_lines([lines[at] for at in content])
+        return lines if count is None else lines[: content[count - 1] + 1]
     sizes = list(itertools.accumulate(len(line) for line in lines))
     within = sum(size <= SAMPLE_BYTES for size in sizes)
     return lines[: min(SAMPLE_LINES, max(4, within))]
@@ -178,9 +207,26 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
     usable = [at for at in range(dialect.width) if at not in dialect.left_out]
     choice = choose(options.wanted, names, dialect.width, name, usable)
     wrong = [at for at in choice.features if at in dialect.text]
+    with_unit = [at for at in wrong if at in dialect.units]
+    if wrong and with_unit == wrong:
+        named = ", ".join(f"{at} ({names[at]!r})" if names else str(at) for at in wrong[:5])
+        raise SourceError(
+            f"{name}: the numbers in column{'s' if len(wrong) > 1 else ''} {named} have a unit beside them ({dialect.units[wrong[0]]}): "
+            f"take it away, or leave the column{'s' if len(wrong) > 1 else ''} out (--exclude)."
+        )
     if wrong:
         raise SourceError(text_columns(wrong, choice.features, names, name))
     return choice
+
+
+def _counting(table: Table) -> list[str]:
+    """Warnings of columns that are rather row numbers or times than features."""
+    found = [at for at in table.choice.features if at in table.dialect.counting]
+    return [
+        f"{table.column(at)} counts evenly ({', '.join(table.dialect.counting[at])}, …), as row numbers and times do, "
+        f"and is learned as a feature (--exclude {at} to leave it out)"
+        for at in found[:3]
+    ]
 
 
 def _header_note(dialect: Dialect, choice: Choice, names: list[str] | None) -> str:
@@ -245,8 +291,11 @@ class _Reader:
                     f"if it stands for a missing value, say so (--na-values {value})"
                 )
             yield chunk
-        if lines.open_end and not self._last_line_counts() and self.feed.place is not None:
-            self.warnings.append(f"the last line of {self.feed.name} has no line end and was held back: it may still be being written")
+        if lines.open_end:
+            held = "was taken as whole: if it was cut off, its last value is wrong (--growing holds it back)"
+            if not self._last_line_counts():
+                held = "was held back: it may still be being written"
+            self.warnings.append(f"the last line of {self.feed.name} has no line end and {held}")
 
     def _lines(self) -> Lines:
         if self.stream is not None:
