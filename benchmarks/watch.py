@@ -20,7 +20,7 @@ from online_psp.engine.types import Floats
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca.files import pca_state
 from online_psp.watch import Dashboard, PageSettings
-from online_psp.watch.frames import Facts, Frame, Piece, Scored, packed
+from online_psp.watch.frames import Facts, Frame, Piece, Scored
 
 BLOCK = 256
 _SIZES = (
@@ -31,84 +31,115 @@ _SIZES = (
     ("Monitor", 10, 4),
     ("Monitor", 784, 16),
 )
-_SECONDS = 4.0  # of learning, each time
-_ROUNDS = 3
+_TURN = 0.5  # seconds of the learner's processor time
+_TURNS = 9  # without the page, and with it
+_WATCHED_TURNS = 3  # in which every call of the page is timed
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9
 
 
-class Timed(NamedTuple):
-    """How fast a learner was."""
-
-    clock: float
+class Turn(NamedTuple):
     """Seconds a row."""
-    work: float
-    """Seconds of the learner's processor time a row."""
-    share: float = 0.0
-    """Of the page in that."""
-    own: float = 0.0
-    """Seconds of processor time of a call that hands over."""
-    other: float = 0.0
-    """Of a call that does not."""
+
+    thread: float
+    """Processor time of the thread that learns."""
+    process: float
+    """Processor time of its process, and so of the thread that sends copies away."""
+    clock: float
+
+
+class Calls(NamedTuple):
+    """Processor time of the calls of the page, in seconds."""
+
+    handing_over: list[float]
+    other: list[float]
+    share: float
+    """Of the learner's processor time."""
 
 
 def main() -> None:
     """Both tables."""
     with threadpool_limits(1):
-        print("The learner's time, one thread; with the page a browser looks at it on the same machine")
-        print("| model | hand-over, µs | other calls, µs | their share | processor time with page / without | clock time |")
-        print("|---|---|---|---|---|---|")
+        print("The learner's time, one thread; a browser looks at the page on the same machine")
+        print("| model | hand-over, µs | other calls, µs | their share | learning thread, with page / without | process | clock |")
+        print("|---|---|---|---|---|---|---|")
         for name, D, K in _SIZES:
             _learner(name, D, K)
     _browser_memory()
 
 
 def _learner(name: str, D: int, K: int) -> None:
+    """Two equal learners take turns, one of them on a page: what slows the machine slows both."""
     X = _rows(D, K)
     blocks = np.array_split(X, len(X) // BLOCK)
-    pairs = []
-    for _ in range(_ROUNDS):
-        plain = _timed(blocks, _learning(K, name), None)
-        learner = _learning(K, name)
-        with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
-            pairs.append((plain, _timed(blocks, learner, page)))
-    work, clock = (statistics.median(getattr(after, each) / getattr(before, each) for before, after in pairs) for each in ("work", "clock"))
-    share, own, other = (statistics.median(getattr(after, each) for _, after in pairs) for each in ("share", "own", "other"))
-    print(f"| {name}, D={D:,}, K={K} | {1e6 * own:,.0f} | {1e6 * other:.1f} | {100 * share:.2f} % | {work:.3f} | {clock:.2f} |", flush=True)
+    plain, watched = (Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K) for _ in range(2))
+    with Dashboard(watched, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
+        for learner in (plain, watched):  # the exact phase, and compilation, come before
+            _turn(blocks, _step(learner, page if learner is watched else None))
+        pairs = [(_turn(blocks, _step(plain)), _turn(blocks, _step(watched, page))) for _ in range(_TURNS)]
+        calls = _calls(blocks, watched, page)
+    ratios = {each: [getattr(after, each) / getattr(before, each) for before, after in pairs] for each in Turn._fields}
+    first, _, third = statistics.quantiles(ratios["thread"], n=4)
+    own, other = (f"{1e6 * statistics.median(each):,.1f}" if each else "–" for each in (calls.handing_over, calls.other))
+    print(
+        f"| {name}, D={D:,}, K={K} | {own} | {other} "
+        f"| {100 * calls.share:.2f} % | {statistics.median(ratios['thread']):.3f} ({first:.3f} to {third:.3f}) "
+        f"| {statistics.median(ratios['process']):.3f} | {statistics.median(ratios['clock']):.2f} |",
+        flush=True,
+    )
 
 
-def _timed(blocks: list[Floats], learner: Any, page: Dashboard | None) -> Timed:
-    learn: Callable[[Floats], Any] = learner.update if isinstance(learner, Monitor) else learner.partial_fit
+def _step(learner: Any, page: Dashboard | None = None) -> Callable[[Floats], None]:
+    """Learn a block, and show it where there is a page."""
+
+    def monitored(block: Floats) -> None:
+        found = learner.update(block)
+        if page is not None:
+            page.update(block, found)
+
+    def plain(block: Floats) -> None:
+        learner.partial_fit(block)
+        if page is not None:
+            page.update(block)
+
+    return monitored if isinstance(learner, Monitor) else plain
+
+
+def _turn(blocks: list[Floats], step: Callable[[Floats], None]) -> Turn:
+    rows, began = 0, (time.thread_time(), time.process_time(), time.perf_counter())
+    while time.thread_time() - began[0] < _TURN:
+        for block in blocks:
+            step(block)
+            rows += len(block)
+    ended = time.thread_time(), time.process_time(), time.perf_counter()
+    return Turn(*((after - before) / rows for before, after in zip(began, ended, strict=True)))
+
+
+def _calls(blocks: list[Floats], learner: Any, page: Dashboard) -> Calls:
+    """Time calls of the page by themselves. Every second time nothing is timed at the same place: looking at the processor's time is a
+    system call, which takes longer than most calls of the page, and longest after a block has emptied the caches.
+    """
     own: list[float] = []
     other: list[float] = []
-    timer = _timer()
-    for block in blocks:  # the exact phase, and compilation, come before
-        learn(block)
-    rows, began, worked = 0, time.perf_counter(), time.thread_time()
-    while time.thread_time() - worked < _SECONDS:
-        for block in blocks:
-            found = learn(block)
-            if page is not None:
-                before, handed = time.thread_time(), page.feed.handed_over
-                page.update(block, found if isinstance(learner, Monitor) else None)
-                (own if page.feed.handed_over > handed else other).append(time.thread_time() - before - timer)
-            rows += len(block)
-    work, clock = time.thread_time() - worked - 2 * timer * (len(own) + len(other)), time.perf_counter() - began
-    if not (own and other):
-        return Timed(clock / rows, work / rows)
-    return Timed(clock / rows, work / rows, (sum(own) + sum(other)) / work, statistics.median(own), statistics.median(other))
-
-
-def _timer() -> float:
-    """Seconds that looking at the processor's time takes, which is more than a call of the page where it is a system call."""
+    nothing: list[float] = []
     began = time.thread_time()
-    for _ in range(1000):
-        time.thread_time()
-    return (time.thread_time() - began) / 1000
-
-
-def _learning(K: int, name: str) -> Any:
-    return Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K)
+    while time.thread_time() - began < _WATCHED_TURNS * _TURN:
+        for i, block in enumerate(blocks):
+            found = learner.update(block) if isinstance(learner, Monitor) else learner.partial_fit(block) and None
+            handed = page.feed.handed_over
+            if i % 2:
+                before = time.thread_time()
+                page.update(block, found)
+                spent = time.thread_time() - before
+                (own if page.feed.handed_over > handed else other).append(spent)
+            else:
+                before = time.thread_time()
+                nothing.append(time.thread_time() - before)
+                page.update(block, found)
+    looking = statistics.median(nothing)
+    work = time.thread_time() - began - 2 * looking * len(nothing)
+    own, other = ([spent - looking for spent in each] for each in (own, other))
+    return Calls(own, other, 2 * (sum(own) + sum(other)) / work)
 
 
 def _rows(D: int, K: int) -> Floats:
@@ -153,14 +184,14 @@ def _browser_memory() -> None:
         print("| rows seen | MB |")
         print("|---|---|")
         step = _ROWS // _FRAMES
-        for i, data in enumerate(_frames(model, step)):
-            page._frames.put(data)
+        for i, frame in enumerate(_frames(model, step)):
+            page._frames.put(frame)
             if i + 1 in (1, _FRAMES // 10, _FRAMES // 2, _FRAMES):
                 _drawn(browser, (i + 1) * step)
                 print(f"| {(i + 1) * step:,} | {_heap(browser) / 1e6:.1f} |", flush=True)
 
 
-def _frames(model: OnlinePCA, step: int) -> Iterator[bytes]:
+def _frames(model: OnlinePCA, step: int) -> Iterator[Frame]:
     rng = np.random.default_rng(1)
     rows = _rows(784, 16)
     for i in range(_FRAMES):
@@ -172,7 +203,7 @@ def _frames(model: OnlinePCA, step: int) -> Iterator[bytes]:
         arrays, state = pca_state(model) if i % 4 == 0 else ({}, None)
         piece = Piece(numbers[-64:], rows[64 * (i % 32) :][:64])
         facts = Facts(memory=10**8, monitored=True, outliers=40 * (i + 1))
-        yield packed(Frame(float(i), last, facts, arrays, state, [piece], [Scored(numbers, found)], []))
+        yield Frame(float(i), last, facts, arrays, state, [piece], [Scored(numbers, found)], [])
 
 
 def _drawn(browser: Any, row: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -28,7 +28,8 @@ from online_psp.io.files import OutputError
 from online_psp.io.model_file import ModelFileError
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca.files import pca_state
-from online_psp.watch import Dashboard, PageSettings, feed
+from online_psp.pca.settings import LEARNERS
+from online_psp.watch import Dashboard, PageSettings, feed, frames
 from online_psp.watch.cloud import Axes
 from online_psp.watch.dashboard import PageError
 from online_psp.watch.feed import Feed
@@ -57,7 +58,7 @@ def frames_of(watched: OnlinePCA | Monitor, blocks: list[Floats], monkeypatch: p
     found: list[Frame] = []
 
     def offer(make: Any) -> bool:
-        found.append(pickle.loads(make()))
+        found.append(make())
         return True
 
     taker = Feed(offer)
@@ -69,6 +70,16 @@ def frames_of(watched: OnlinePCA | Monitor, blocks: list[Floats], monkeypatch: p
             taker.take(watched.model, block, found=watched.update(block), **more)
         else:
             taker.take(watched.partial_fit(block), block, **more)
+    return [sent(frame) for frame in found]
+
+
+def sent(value: Any) -> Any:
+    """What comes out at the other end of the pipe."""
+    pipe = io.BytesIO()
+    frames.write(pipe, value)
+    pipe.seek(0)
+    found = frames.read(pipe)
+    assert frames.read(pipe) is None, "something is left in the pipe"
     return found
 
 
@@ -233,7 +244,7 @@ def test_rows_one_by_one_are_shown_as_in_blocks(monkeypatch: pytest.MonkeyPatch)
     kept: list[Frame] = []
 
     def offer(make: Any) -> bool:
-        kept.append(pickle.loads(make()))
+        kept.append(make())
         return True
 
     taker = Feed(offer)
@@ -245,7 +256,7 @@ def test_rows_one_by_one_are_shown_as_in_blocks(monkeypatch: pytest.MonkeyPatch)
     for row in X:
         clock[0] += 0.01
         page.update(row, again.update_one(row))
-    kept.append(pickle.loads(taker.finish(again.model)))
+    kept.append(taker.finish(again.model))
     numbers = np.concatenate([each.numbers for frame in kept for each in frame.scores])
     np.testing.assert_array_equal(numbers, np.arange(1, 701))
     spe = np.concatenate([each.found.spe for frame in kept for each in frame.scores])
@@ -334,6 +345,49 @@ def test_copies_are_copies() -> None:
     kept = taker._pieces[0].rows.copy()
     block[:] = 0.0
     np.testing.assert_array_equal(taker._pieces[0].rows, kept)
+
+
+def test_a_frame_that_breaks_off_is_the_end() -> None:
+    """The learner was killed while it wrote."""
+    pipe = io.BytesIO()
+    frames.write(pipe, {"row": np.arange(1000.0), "text": "a"})
+    whole = pipe.getvalue()
+    for length in (0, 3, 8, 20, 40, len(whole) // 2, len(whole) - 1):
+        assert frames.read(io.BytesIO(whole[:length])) is None
+    found = frames.read(io.BytesIO(whole))
+    np.testing.assert_array_equal(found["row"], np.arange(1000.0))
+
+
+@pytest.mark.parametrize("n", [2, 40, 1000], ids=lambda n: f"{n} rows")
+@pytest.mark.parametrize(
+    "settings",
+    [*({"algorithm": name} for name in LEARNERS), {"standardize": True}, {"axes": "stable"}, {"missing": "impute"},
+     {"robust": True}, {"half_life": 200}, {"missing": "impute", "robust": True, "standardize": True}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_hand_over_does_not_change_while_learning_goes_on(settings: dict[str, Any], n: int, sparse: bool) -> None:
+    """It is sent away by another thread, some time later, in one of the exact phases or after them."""
+    form: Any = csr_array if sparse else np.asarray
+    model = OnlinePCA(K, **settings)
+    block = form(data(n))
+    model.partial_fit(block)
+    model.partial_fit(form(data(5, seed=3)))  # an open block
+    taker = Feed(lambda make: False)
+    taker.take(model, block)
+    frame = taker.finish(model)
+    before = sent(frame)
+    assert before.arrays
+    rows = block.data if sparse else block
+    rows[:] = -1.0
+    for i in range(4):
+        model.partial_fit(form(data(300, changed=True, seed=i)))
+    after = sent(frame)
+    assert before.state == after.state
+    for name, array in before.arrays.items():
+        np.testing.assert_array_equal(array, after.arrays[name], err_msg=name)
+    for one, other in zip(before.pieces, after.pieces, strict=True):
+        np.testing.assert_array_equal(*(each.rows.toarray() if sparse else each.rows for each in (one, other)))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "float32", "frame", "standardize", "stable", "share"])
@@ -854,13 +908,17 @@ def test_psp_watch_of_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
 
 def test_frames_are_small_beside_the_model() -> None:
     """A hand-over is the model's state and at most a few hundred rows."""
+
+    def size(value: Any) -> int:
+        return sum(len(piece) for piece in packed(value))
+
     model = OnlinePCA(8).fit(np.random.default_rng(0).standard_normal((2000, 400)))
-    state = len(packed(pca_state(model)))
-    made: list[bytes] = []
+    state = size(pca_state(model))
+    made: list[Frame] = []
 
     def offer(make: Any) -> bool:
         made.append(make())
         return True
 
     Feed(offer).take(model, np.zeros((100_000, 400)))
-    assert len(made[0]) < state + 64 * 400 * 8 + 50_000
+    assert size(made[0]) < state + 64 * 400 * 8 + 50_000

@@ -27,12 +27,14 @@ for line, moment in zip(panels, moments, strict=True):
     pca.partial_fit(rows[learned:moment])
     learned = moment
     error = subspace_error(pca.components_.T, batch.components_.T)
-    signs = np.sign(np.sum(pca.components_ * batch.components_, axis=1))  # the sign of a component is free
+    signs = np.sign(np.sum(pca.components_ * batch.components_, axis=1))  # they are free
     for axes, component in zip(line, signs[:, np.newaxis] * pca.components_, strict=True):
         largest = np.abs(component).max()
-        axes.imshow(component.reshape(8, 8), interpolation="bicubic", cmap="RdBu_r", vmin=-largest, vmax=largest)
+        picture = component.reshape(8, 8)
+        axes.imshow(picture, interpolation="bicubic", cmap="RdBu_r", vmin=-largest, vmax=largest)
         axes.set(xticks=[], yticks=[])
-    line[0].set_ylabel(f"{moment:,} rows\nerror {error:.2g}", rotation=0, ha="right", va="center")
+    label = f"{moment:,} rows\nerror {error:.2g}"
+    line[0].set_ylabel(label, rotation=0, ha="right", va="center")
 figure.suptitle("The first six components of a stream of digits")
 plt.show()
 

@@ -19,7 +19,8 @@ rng = np.random.default_rng(1)
 n, D, K = 6500, 40, 5
 first, second = (np.linalg.qr(rng.standard_normal((D, K)))[0].T for _ in range(2))
 scores = 2.0 * rng.standard_normal((n, K))
-rows = np.where(np.arange(n)[:, np.newaxis] < 4500, scores @ first, scores @ second) + 0.3 * rng.standard_normal((n, D))
+rows = np.concatenate([scores[:4500] @ first, scores[4500:] @ second])
+rows += 0.3 * rng.standard_normal((n, D))
 rows[2500:] += 0.25
 rows[1200] *= 12  # one gross row
 
@@ -33,13 +34,15 @@ for alarm in monitor.alarms:
     print(alarm)
 
 figure, panels = plt.subplots(2, 1, sharex=True, figsize=(8, 4.6), layout="constrained")
-for axes, values, limit, name in zip(panels, (found.t2, found.spe), (found.t2_limit, found.spe_limit), ("T²", "SPE"), strict=True):
+charts = ("T²", found.t2, found.t2_limit), ("SPE", found.spe, found.spe_limit)
+for axes, (name, values, limit) in zip(panels, charts, strict=True):
     axes.semilogy(values, ".", color="#9aa5b1", markersize=2)
     axes.semilogy(limit, color="#0072B2", label="limit, 0.1 %")
     axes.set_ylabel(name)
     for alarm in monitor.alarms:
         axes.axvline(alarm.row, color="#D55E00", linewidth=1.2)
-        axes.annotate(f" {alarm.kind}", (alarm.row, axes.get_ylim()[1]), color="#D55E00", va="top")
-panels[0].legend(loc="upper left", frameon=False)
+        place = {"xy": (alarm.row, 0.95), "xycoords": ("data", "axes fraction"), "va": "top"}
+        axes.annotate(f" {alarm.kind}", color="#D55E00", **place)
+panels[0].legend(loc="upper left", frameon=False, ncols=2)
 panels[1].set_xlabel("row")
 plt.show()

@@ -18,7 +18,8 @@ from online_psp import OnlinePCA
 rng = np.random.default_rng(2)
 n, D, K = 3000, 120, 4
 time = np.arange(n)
-movements = np.stack([np.sin(2 * np.pi * time / period + phase) for period, phase in ((240, 0), (410, 1), (97, 2), (733, 3))], axis=1)
+waves = ((240, 0), (410, 1), (97, 2), (733, 3))  # period and phase of each movement
+movements = np.stack([np.sin(2 * np.pi * time / period + phase) for period, phase in waves], axis=1)
 rows = 5.0 * movements @ rng.standard_normal((K, D)) + rng.standard_normal((n, D)) + 20.0
 received = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
 received[1200:2000, :40] = np.nan
@@ -32,16 +33,19 @@ for block in np.array_split(received, 30):
 filled = model.impute(received)
 
 missing = np.isnan(received)
-for name, values in (("the model", filled), ("the mean", np.where(missing, model.mean_, received))):
-    print(f"filled by {name}: root mean square error {np.sqrt(np.mean((values - rows)[missing] ** 2)):.2f}")
+by_mean = np.where(missing, model.mean_, received)
+for name, values in (("the model", filled), ("the mean", by_mean)):
+    error = np.sqrt(np.mean((values - rows)[missing] ** 2))
+    print(f"filled by {name}: root mean square error {error:.2f}")
 
 # %%
 # A sensor of the cabinet that was off. The noise of a deviation of 1 cannot be known; the movements can.
 
 figure, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-axes.plot(time, np.where(missing[:, 7], np.nan, rows[:, 7]), ".", color="#9aa5b1", markersize=2, label="received")
-axes.plot(time, np.where(missing[:, 7], rows[:, 7], np.nan), ".", color="#D55E00", markersize=2, label="lost")
-axes.plot(time, np.where(missing[:, 7], filled[:, 7], np.nan), ".", color="#0072B2", markersize=3, label="filled")
+lost, true, guess = missing[:, 7], rows[:, 7], filled[:, 7]
+axes.plot(time[~lost], true[~lost], ".", color="#9aa5b1", markersize=2, label="received")
+axes.plot(time[lost], true[lost], ".", color="#D55E00", markersize=2, label="lost")
+axes.plot(time[lost], guess[lost], ".", color="#0072B2", markersize=3, label="filled")
 axes.axhline(model.mean_[7], color="black", linewidth=0.8, linestyle=":", label="the mean")
 axes.set(xlabel="row", ylabel="sensor 7", xlim=(900, 2300))
 axes.legend(loc="upper right", ncols=4, frameon=False)

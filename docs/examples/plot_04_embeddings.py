@@ -34,19 +34,26 @@ queries = slice(0, 400)
 
 def nearest(rows):
     """The ten nearest rows of each query, itself left out."""
-    return NearestNeighbors(n_neighbors=neighbours + 1).fit(rows).kneighbors(rows[queries], return_distance=False)[:, 1:]
+    search = NearestNeighbors(n_neighbors=neighbours + 1).fit(rows)
+    return search.kneighbors(rows[queries], return_distance=False)[:, 1:]
 
 
 truth = nearest(X)
+
+
+def found_again(found):
+    """The share of the true neighbours that are among those found."""
+    return np.mean([len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)]) / neighbours
+
+
 sizes = [128, 64, 32, 16, 8]
-kept = [nearest(scores[:, :K]) for K in sizes]
-recall = [np.mean([len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)]) / neighbours for found in kept]
+recall = [found_again(nearest(scores[:, :K])) for K in sizes]
 
 # %%
 # Beside it: as many features taken at random, the price of not looking at the data.
 
 columns = [rng.permutation(D)[:K] for K in sizes]
-random = [np.mean([len(set(a) & set(b)) for a, b in zip(truth, nearest(X[:, chosen]), strict=True)]) / neighbours for chosen in columns]
+random = [found_again(nearest(X[:, chosen])) for chosen in columns]
 
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
 ratios = [D // K for K in sizes]

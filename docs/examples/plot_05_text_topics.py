@@ -34,7 +34,9 @@ order = np.random.default_rng(0).permutation(X.shape[0])
 pca = OnlinePCA(8)
 for rows in np.array_split(order, 10):
     pca.partial_fit(X[rows])
-print(f"{X.shape[0]:,} documents, {X.shape[1]:,} words, {100 * X.nnz / np.prod(X.shape):.1f} % of the entries not zero")
+documents, words_known = X.shape
+filled = X.nnz / (documents * words_known)
+print(f"{documents:,} documents, {words_known:,} words, {filled:.1%} of the entries not zero")
 
 # %%
 # The words with the largest weights in the first four components, and where the documents lie along the first two.
@@ -42,7 +44,8 @@ print(f"{X.shape[0]:,} documents, {X.shape[1]:,} words, {100 * X.nnz / np.prod(X
 words = vectorizer.get_feature_names_out()
 figure = plt.figure(figsize=(9.5, 6.6), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=[1, 1.2])
-for axes, component, number in zip(left.subplots(4, 1), pca.components_[:4], range(1, 5), strict=True):
+for number, axes in enumerate(left.subplots(4, 1), start=1):
+    component = pca.components_[number - 1]
     top = np.argsort(-np.abs(component))[:6][::-1]
     axes.barh(words[top], component[top], color=np.where(component[top] > 0, "#0072B2", "#D55E00"))
     axes.set_title(f"component {number}", fontsize=9, loc="left")

@@ -42,7 +42,8 @@ figure, panels = plt.subplots(3, 3, figsize=(8, 6.2), layout="constrained")
 for column, t in zip(panels.T, moments, strict=True):
     now = frame(t)
     background = pca.inverse_transform(pca.transform(now.reshape(1, -1))).reshape(scene.shape)
-    for axes, picture, name in zip(column, (now, background, np.abs(now - background)), ("frame", "background", "what moved"), strict=True):
+    pictures = {"frame": now, "background": background, "what moved": np.abs(now - background)}
+    for axes, (name, picture) in zip(column, pictures.items(), strict=True):
         axes.imshow(picture, cmap="gray", vmin=0, vmax=255 if name != "what moved" else 100)
         axes.set(xticks=[], yticks=[])
         if t == moments[0]:

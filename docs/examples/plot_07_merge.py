@@ -35,7 +35,8 @@ single = OnlinePCA(K).fit(rng.permutation(X))
 print(merged.n_samples_seen_, float(np.abs(merged.mean_ - X.mean(axis=0)).max()) < 1e-12)
 
 names = [f"part {i}" for i in range(1, 9)] + ["merged", "one pass"]
-errors = [*alone, subspace_error(merged.components_.T, truth), subspace_error(single.components_.T, truth)]
+together = [subspace_error(model.components_.T, truth) for model in (merged, single)]
+errors = [*alone, *together]
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 axes.bar(names, errors, color=["#9aa5b1"] * 8 + ["#0072B2", "#009E73"])
 axes.set_yscale("log")

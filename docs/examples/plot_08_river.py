@@ -16,7 +16,8 @@ from online_psp.integrations.river import OnlinePCA, SubspaceAnomaly
 
 rng = np.random.default_rng(0)
 n, D, K = 1500, 20, 3
-rows = rng.standard_normal((n, K)) @ rng.standard_normal((K, D)) + 0.1 * rng.standard_normal((n, D))
+rows = rng.standard_normal((n, K)) @ rng.standard_normal((K, D))
+rows += 0.1 * rng.standard_normal((n, D))
 rows[900:1000, 7] = rows[899, 7]
 
 # %%
@@ -31,7 +32,8 @@ for row in rows:
     pca.learn_one(x)
     points.append(list(pca.transform_one(x).values()))
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", width_ratios=[2, 1])
+size = {"figsize": (9, 3.6), "width_ratios": [2, 1], "layout": "constrained"}
+figure, (left, right) = plt.subplots(1, 2, **size)
 left.axvspan(900, 1000, color="#D55E00", alpha=0.2, linewidth=0)
 left.plot(scores, ".", markersize=3, color="#0072B2")
 left.annotate("sensor 7 sticks", (890, max(scores)), ha="right", va="top", color="#D55E00")

@@ -15,8 +15,10 @@ from online_psp.metrics import batch_components, standardize, subspace_error
 
 X, K = standardize(load_digits().data), 8
 truth, D = batch_components(X, K), X.shape[1]
-stream = np.concatenate([np.random.default_rng(seed).permutation(X) for seed in range(10)])  # ten passes
-for name, model in {"IPCA": IPCA(K, D), "CCIPCA": CCIPCA(K, D), "FSM γ=0.6": FSM(K, D, gamma=0.6), "FSM γ=2": FSM(K, D)}.items():
+stream = np.concatenate([np.random.default_rng(i).permutation(X) for i in range(10)])
+models = {"IPCA": IPCA(K, D), "CCIPCA": CCIPCA(K, D)}
+models |= {"FSM γ=0.6": FSM(K, D, gamma=0.6), "FSM γ=2": FSM(K, D)}
+for name, model in models.items():
     errors = []
     for block in np.array_split(stream, 80):
         model.fit_block(block)  # the same iterates as fit_next, row by row

@@ -97,11 +97,9 @@ class Shown:
 
     def _facts(self) -> Any:
         from online_psp.watch.frames import Facts
-        from online_psp.watch.memory import resident
 
         total = self.run.source.get("total")
         return Facts(
-            memory=resident(),
             saved=None if self.saving.last is None else time.monotonic() - self.saving.last,
             total=None if total is None else int(total) * int(self.run.epochs),
         )

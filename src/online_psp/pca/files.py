@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import os
@@ -60,8 +61,7 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
 
 def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays and JSON; the model is left as it is."""
-    given = {name: value for name, value in model.get_params(deep=False).items() if name not in _KEPT_OUT}
-    parameters = {name: _plain(value, name) for name, value in given.items() if name != "dtype"}
+    parameters = {name: _plain(getattr(model, name), name) for name in _parameter_names(type(model)) if name != "dtype"}
     parameters["dtype"] = None if model.dtype is None else np.dtype(model.dtype).name
     state: dict[str, Any] = {"parameters": parameters, "fitted": hasattr(model, "_stream")}
     if not state["fitted"]:
@@ -85,9 +85,17 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, state
 
 
+@functools.cache
+def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
+    """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long."""
+    return tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
+
+
 def _plain(value: Any, name: str) -> Any:
     """A parameter as JSON has it."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or type(value) in (bool, str, int, float):
+        return value
+    if isinstance(value, bool | str):
         return value
     if isinstance(value, np.bool_):
         return bool(value)
@@ -103,8 +111,7 @@ def _plain(value: Any, name: str) -> Any:
 def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
     """The model again."""
     given: dict[str, Any] = fields.value("parameters", dict)
-    known = [name for name in cls().get_params(deep=False) if name not in _KEPT_OUT]
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in given if name not in _parameter_names(cls)]
     if unknown:
         raise ModelFileError(f"it has a parameter {unknown[0]!r}, which this library does not know")
     model = cls(**given)

@@ -12,11 +12,13 @@ from typing import Any
 def main() -> int:
     """Serve until the learner closes the pipe, or is gone."""
     from online_psp.watch import frames
+    from online_psp.watch.memory import resident
     from online_psp.watch.settings import PageSettings
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(5)  # where cores are few, the learner comes first
+    learner = os.getppid()
     told = frames.read(sys.stdin.buffer)
     if told is None:
         return 1
@@ -35,7 +37,7 @@ def main() -> int:
     def listen() -> None:
         try:
             while (frame := frames.read(sys.stdin.buffer)) is not None:
-                _take(story, frame)
+                _take(story, frame._replace(facts=frame.facts._replace(memory=resident(learner))))
                 server.tell()
         finally:
             server.stop()

@@ -26,8 +26,7 @@ from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 from online_psp.watch import frames
 from online_psp.watch.feed import Feed
-from online_psp.watch.frames import Facts
-from online_psp.watch.memory import resident
+from online_psp.watch.frames import Facts, Frame
 from online_psp.watch.settings import PageSettings, check_installed
 
 _START = 60.0  # seconds that the page may take to be served
@@ -52,7 +51,7 @@ class Dashboard:
     settings : PageSettings, optional
         Title, host and port, shape of pictures, names of features and IDs.
     facts : callable, optional
-        Gives the `Facts` of a run; by default memory is all that is known.
+        Gives the `Facts` of a run, apart from memory, which the page finds out by itself.
     on_served : callable, optional
         Called from another thread with `address`, as soon as the page is served or cannot be.
 
@@ -89,13 +88,13 @@ class Dashboard:
         self._model = watched.model if isinstance(watched, Monitor) else watched
         if self.settings.feature_names is None and hasattr(self._model, "feature_names_in_"):
             self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
-        self._facts, self._on_served = facts or _facts, on_served
+        self._facts, self._on_served = facts or Facts, on_served
         self._status = "running", ""
         self.feed = Feed(self._offer, self._now, monitored=self._monitor is not None)
         self.feed.row = seen_by(watched)
         if self._monitor is not None:
             self._monitor.witness = self.feed.witness
-        self._frames: queue.Queue[bytes | None] = queue.Queue(maxsize=1)
+        self._frames: queue.Queue[Frame | None] = queue.Queue(maxsize=1)
         self._served = threading.Event()
         self.address: dict[str, Any] = {}
         """What the serving process has said of itself: url, port, or an error; empty until then."""
@@ -121,7 +120,10 @@ class Dashboard:
         numbers : (n,), optional
             Of the rows in their source, from 1 and ascending.
         """
-        if not hasattr(rows, "shape"):
+        if found is None and ids is None and numbers is None and type(rows) is np.ndarray and rows.ndim == 2 and self._monitor is None:
+            if self.feed.passes(rows):
+                return
+        elif not hasattr(rows, "shape"):
             rows = np.asarray(rows)
         if len(rows.shape) == 1:
             rows = rows[np.newaxis]
@@ -223,7 +225,7 @@ class Dashboard:
 
     # Inside
 
-    def _offer(self, frame: Callable[[], bytes]) -> bool:
+    def _offer(self, frame: Callable[[], Frame]) -> bool:
         """Pass a frame on, unless the one before is still on its way: then it is not even made."""
         if self._frames.full() or not self.alive:
             return False
@@ -239,9 +241,9 @@ class Dashboard:
         """Write what the page is about, and then frames, to the serving process, for as long as it takes them."""
         file: Any = self._process.stdin
         with contextlib.suppress(OSError, ValueError):
-            frames.write(file, frames.packed(asdict(self._told)))
-            while (data := self._frames.get()) is not None:
-                frames.write(file, data)
+            frames.write(file, asdict(self._told))
+            while (frame := self._frames.get()) is not None:
+                frames.write(file, frame)
         with contextlib.suppress(OSError, ValueError):
             file.close()
 
@@ -267,10 +269,6 @@ def seen_by(watched: OnlinePCA | Monitor) -> int:
     if isinstance(watched, Monitor):
         return watched.n_rows
     return watched._fitted().moments.count if watched.__sklearn_is_fitted__() else 0
-
-
-def _facts() -> Facts:
-    return Facts(memory=resident())
 
 
 def _start() -> subprocess.Popen[bytes]:

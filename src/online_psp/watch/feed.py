@@ -1,9 +1,10 @@
 """The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
 
-A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected or drawn here. The
-model is copied at most four times a second, and as long as that is not more than a two-hundredth of the learner's processor time. A learner
-that waits for its rows, or for a busy machine, has little of that: it may hand over once a second all the same, within a thousandth of
-the clock's time. So a model whose copy takes long is copied seldom. Most calls only count their rows and look at the clock.
+A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected, pickled or drawn
+here: a thread sends the copies away, and the page's process does the rest. The model is copied at most four times a second, and as long as
+that is not more than a two-hundredth of the learner's processor time. A learner that waits for its rows, or for a busy machine, has little
+of that: it may hand over once a second all the same, within a thousandth of the clock's time. So a model whose copy takes long is copied
+seldom. Most calls only count their rows and look at the clock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from online_psp.monitoring import Alarm, Update
 from online_psp.monitoring.scores import Snapshot, contributions_by
 from online_psp.pca import OnlinePCA
 from online_psp.pca.files import pca_state
-from online_psp.watch.frames import Facts, Frame, Piece, Witness, packed
+from online_psp.watch.frames import Facts, Frame, Piece, Witness
 from online_psp.watch.waiting import WaitingScores
 
 EVERY = 0.25
@@ -47,7 +48,7 @@ class Feed:
     Parameters
     ----------
     offer : callable
-        Takes the bytes of a frame, and says whether it did: False while the one before is still on its way.
+        Takes what makes a frame, and says whether it made one: False while the one before is still on its way.
     facts : callable, optional
         Gives the `Facts` of a run.
     monitored : bool
@@ -55,7 +56,7 @@ class Feed:
     """
 
     def __init__(
-        self, offer: Callable[[Callable[[], bytes]], bool], facts: Callable[[], Facts] | None = None, monitored: bool = False
+        self, offer: Callable[[Callable[[], Frame]], bool], facts: Callable[[], Facts] | None = None, monitored: bool = False
     ) -> None:
         self._offer, self._facts, self._monitored = offer, facts or Facts, monitored
         self._lock = threading.RLock()
@@ -133,12 +134,21 @@ class Feed:
             work = time.thread_time()
             if work >= self._slot_work + _SLOT_SHARE * self._slot_cost or now >= self._slot_ends + EVERY:
                 self._slot_ends, self._slot_work, self._slot_cost = now + _SLOT, work, 0.0
-                self._slot_rows = int(np.clip(_SLOT_BYTES // (8 * max(1, rows.shape[1])), 1, _SLOT_ROWS))
+                self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
                 self._sample(rows, numbers, ids)
             if self._is_due(now, work):
                 self._hand_over(model, now)
 
-    def finish(self, model: OnlinePCA) -> bytes:
+    def passes(self, rows: Any) -> bool:
+        """Count rows of which nothing is to be copied now, and say so. Of a plain loop most calls are of this kind: it is kept short."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._look_next or (self._slot_rows and now < self._slot_ends):
+                return False
+            self.row += len(rows)
+            return True
+
+    def finish(self, model: OnlinePCA) -> Frame:
         """The last frame, whatever the time."""
         with self._lock:
             return self._frame(model, time.monotonic())
@@ -187,18 +197,18 @@ class Feed:
         self._last, self._last_work = now, time.thread_time()
         self._last_cost = self._last_work - began
 
-    def _frame(self, model: OnlinePCA, now: float) -> bytes:
+    def _frame(self, model: OnlinePCA, now: float) -> Frame:
+        """Copies of everything; no more than that is done here, since the learner waits."""
         arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
         facts = self._facts()._replace(
             monitored=self._monitored, outliers=self._outliers if self._monitored else None, alarms=self._alarms, uncharted=self.uncharted
         )
         frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), self._scores.take(), list(self._witnesses), self._told)
-        data = packed(frame)
         self._pieces.clear()
         self._witnesses.clear()
         self._waiting_rows = 0
         self._told = None
-        return data
+        return frame
 
 
 def witnessed(alarm: Alarm, number: int, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> Witness:

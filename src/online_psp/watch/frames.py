@@ -1,4 +1,4 @@
-"""What a learner hands over to the process that serves its page: copies, as bytes that carry their length.
+"""What a learner hands over to the process that serves its page: copies, which a pipe carries behind their lengths.
 
 Both ends are ours, and the pipe between them has no name: nobody else can write to it.
 """
@@ -99,34 +99,44 @@ class Frame(NamedTuple):
     """What has become known of the source since the page was started: feature names, shape of pictures."""
 
 
-def packed(value: Any) -> bytes:
-    """An object as bytes; its arrays are copied."""
-    return pickle.dumps(value, protocol=5)
+def packed(value: Any) -> list[Any]:
+    """An object as pieces of memory that `write` puts one behind the other; its arrays are not copied, and must not change meanwhile."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return [head, *(each.raw() for each in buffers)]
 
 
-def write(file: BinaryIO, data: bytes) -> None:
-    """Write bytes behind their length."""
-    file.write(_HEAD.pack(len(data)))
-    file.write(data)
+def write(file: BinaryIO, value: Any) -> None:
+    """Write an object behind the lengths of its pieces."""
+    pieces = packed(value)
+    file.write(b"".join(_HEAD.pack(length) for length in (len(pieces), *map(len, pieces))))
+    for piece in pieces:
+        file.write(piece)
     file.flush()
 
 
 def read(file: BinaryIO) -> Any:
     """The next object, or None at the end."""
     head = _exactly(file, _HEAD.size)
-    if head is None:
+    lengths = None if head is None else _exactly(file, _HEAD.size * _HEAD.unpack(head)[0])
+    if lengths is None:
         return None
-    data = _exactly(file, _HEAD.unpack(head)[0])
-    return None if data is None else pickle.loads(data)
-
-
-def _exactly(file: BinaryIO, size: int) -> bytes | None:
-    """So many bytes, or None where the other end is gone."""
-    parts = []
-    while size:
-        part = file.read(size)
-        if not part:
+    pieces = []
+    for (length,) in _HEAD.iter_unpack(lengths):
+        piece = _exactly(file, length)
+        if piece is None:
             return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+        pieces.append(piece)
+    return pickle.loads(pieces[0], buffers=pieces[1:])
+
+
+def _exactly(file: BinaryIO, size: int) -> bytearray | None:
+    """So many bytes, or None where the other end is gone."""
+    found = bytearray(size)
+    view = memoryview(found)
+    while view:
+        count = file.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            return None
+        view = view[count:]
+    return found
