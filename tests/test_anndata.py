@@ -242,7 +242,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mask_var": np.arange(20)}, "dtype int"),
     ({"mask_var": "score"}, r"adata.var\['score'\] must have True or False"),
     ({"mask_var": np.zeros(20, dtype=bool)}, "False for every gene"),
-    ({"mask_var": pd.Series(np.ones(20, dtype=bool))}, "indexed by other genes"),
+    ({"mask_var": pd.Series(np.ones(20, dtype=bool))}, "has another index than adata.var_names"),
     ({"n_components": 21}, "n_components must not be larger than the number of features, 20"),
     ({"mask_var": np.arange(20) < 2}, "n_components must not be larger than the number of features, 2"),
     ({"n_components": 0}, "n_components"),

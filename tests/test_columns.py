@@ -150,5 +150,5 @@ def test_a_lost_worker_is_a_sentence(kind: str) -> None:
         client.retire_workers([address])
         rows: Any = da.from_array(X[200:], chunks=(50, 40)) if kind == "dask" else X[200:]
         attempt: Any = fsm.get_components if kind == "read-out" else lambda: fsm.fit_block(rows)
-        with pytest.raises(RuntimeError, match=f"Worker {address} is gone, and its columns with it; the fit must be begun anew"):
+        with pytest.raises(RuntimeError, match=f"Worker {address} is gone, and its columns with it; start the fit anew"):
             attempt()

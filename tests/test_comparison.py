@@ -295,5 +295,5 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
 
 def test_rows_without_directions_are_not_compared(tmp_path: Path) -> None:
     np.save(tmp_path / "flat.npy", np.ones((60, 8)))
-    with pytest.raises(ValueError, match="The data has 0 directions, less than K=2"):
+    with pytest.raises(ValueError, match="The data has 0 directions, fewer than K=2"):
         prepare(str(tmp_path / "flat.npy"), TINY, K=2)

@@ -49,7 +49,7 @@ def test_what_is_only_read_may_change() -> None:
     assert model.transform(X).shape == (600, 5)
     assert np.allclose(model.transform(X).std(axis=0, ddof=1), 1.0, rtol=0.01)
     model.set_params(n_components=200)
-    with pytest.raises(ValueError, match="n_components is 200 now, and the model keeps 38 directions; start anew with fit"):
+    with pytest.raises(ValueError, match="n_components is 200 now, but the model keeps only 38 directions; start anew with fit"):
         model.partial_fit(X)
 
 
@@ -132,7 +132,7 @@ def test_an_algorithm_of_one_file_and_one_line_is_everywhere(tmp_path: Path) -> 
     assert subspace_error(oja.get_components(), np.linalg.svd(X)[2][:3].T) < 0.2
     oja.save(tmp_path / "oja.psp")
     assert ALGORITHMS["oja"].load(tmp_path / "oja.psp").t == 400
-    with pytest.raises(ValueError, match=r"must be one of fsm, .*got 'oja', which has a class of its own"):
+    with pytest.raises(ValueError, match=r"must be one of fsm, .*got 'oja', which is for comparisons"):
         OnlinePCA(3, algorithm="oja").fit(X)
 
 

@@ -228,7 +228,7 @@ def test_looked_for_in_data_home_then_environment_then_cache(tmp_path: Path, mon
 
 def test_another_file_under_a_known_name(tmp_path: Path) -> None:
     savemat(tmp_path / "YaleB_32x32.mat", {"fea": np.zeros((2, 9), dtype=np.uint8)})
-    with pytest.raises(ValueError, match="9 features where Extended YALE B faces, cropped has 1024"):
+    with pytest.raises(ValueError, match="9 features, but Extended YALE B faces, cropped has 1024"):
         load("yale", tmp_path)
     assert "NOT the known one" in presence("yale", tmp_path)[1]
 

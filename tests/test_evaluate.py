@@ -75,9 +75,9 @@ def test_evaluate_says_what_is_wrong(X: Floats) -> None:
         evaluate(np.where(np.arange(300)[:, None] == 4, 1e200, X), K=2)
     with pytest.raises(ValueError, match="squares vanish"):
         evaluate(X * 1e-200, K=2)
-    with pytest.raises(ValueError, match="The data has 0 directions, less than K=2"):
+    with pytest.raises(ValueError, match="The data has 0 directions, fewer than K=2"):
         evaluate(np.ones((30, 5)), K=2)
-    with pytest.raises(ValueError, match="The data has 1 directions, less than K=2"):
+    with pytest.raises(ValueError, match="The data has 1 directions, fewer than K=2"):
         evaluate(np.outer(np.arange(30), np.ones(5)), K=2)
     with pytest.raises(ValueError, match="nothing to evaluate"):
         evaluate(X, K=2, plan=Plan(builtin=False))
@@ -447,7 +447,7 @@ def test_a_set_of_ones_own(home: Path, X: Floats) -> None:
     with pytest.raises(ValueError, match=r"has changed since it was added as 'mine'"):
         load("mine")
     (home / "X.npy").unlink()
-    with pytest.raises(FileNotFoundError, match="does not exist any more"):
+    with pytest.raises(FileNotFoundError, match="no longer exists"):
         load("mine")
     (home / "cache" / "online-psp" / "datasets.json").write_text("{")
     with pytest.raises(ValueError, match=r"datasets.json is damaged"):

@@ -276,7 +276,7 @@ def test_every_algorithm_forgets() -> None:
         ({"half_life": "1M"}, {}, "got '1M' .units are"),  # months, or minutes?
         ({"half_life": np.timedelta64(1, "M")}, {}, "which is no fixed number of seconds"),
         ({"half_life": np.timedelta64(10)}, {}, "which is no fixed number of seconds"),
-        ({"half_life": "1h"}, {}, "half_life is a time, so every row needs one: pass times="),
+        ({"half_life": "1h"}, {}, "half_life is a time, so every row needs a time: pass times="),
         ({"half_life": 10}, {"times": np.arange(50.0)}, "half_life is not a time"),
         ({"half_life": "1h"}, {"times": np.r_[np.arange(49.0), 3.0]}, "Times must not go back: that of row 49 is 3.0"),
         ({"half_life": "1h"}, {"times": np.arange(49.0)}, "times must be one for each of the 50 rows"),

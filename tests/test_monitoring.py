@@ -425,7 +425,7 @@ def test_a_row_too_large_for_the_model_is_refused_before_the_rows_with_it_are_le
         ({"detector": Cusum}, "it is a class"),
         ({"on_drift": "stop"}, "on_drift"),
         ({"fast_half_life": 0}, "fast_half_life"),
-        ({"fast_half_life": "1h"}, "is a time, and the half_life of the model is not"),
+        ({"fast_half_life": "1h"}, "is a time, but the half_life of the model is not"),
         ({"fast_half_life": "soon"}, "fast_half_life"),
         ({"refresh": 0}, "refresh"),
         ({"recent": 1.5}, "recent"),
@@ -438,7 +438,7 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_memory_too_short_to_score_by_is_refused() -> None:
-    with pytest.raises(ValueError, match="remembers as much as 9 rows of equal weight, and to score rows a monitor needs 20"):
+    with pytest.raises(ValueError, match="remembers only as much as 9 rows of equal weight; to score rows a monitor needs 20"):
         Monitor(OnlinePCA(2, half_life=3.0))
 
 
@@ -584,7 +584,7 @@ def test_rows_with_holes_are_to_be_filled_first() -> None:
     X[7, 3] = np.nan
     monitor = Monitor(model)
     for score in (lambda: t2(model, X), lambda: spe(model, X), lambda: monitor.update(X), lambda: monitor.update(csr_array(X))):
-        with pytest.raises(ValueError, match=r"Row 7 has missing values.*fill them first, with model.impute"):
+        with pytest.raises(ValueError, match=r"Row 7 has missing values.*fill them in first, with model.impute"):
             score()
     assert monitor.n_rows == 0
     assert np.isfinite(spe(model, model.impute(X))).all()

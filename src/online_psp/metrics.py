@@ -1,4 +1,4 @@
-"""How far a basis is from another, and how much of the data it explains. Pure functions of arrays."""
+"""Metrics of a basis: how far it is from another, and how much of the data it explains. Pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _without_units(columns: Floats) -> Floats:
 def _orthonormal_pair(U: ArrayLike, V: ArrayLike) -> tuple[Floats, Floats]:
     one, two = orthonormal(U), orthonormal(V, "V")
     if len(one) != len(two):
-        raise ValueError(f"U and V must live in the same space; got {len(one)} and {len(two)} features.")
+        raise ValueError(f"U and V must have the same number of features; got {len(one)} and {len(two)}.")
     return one, two
 
 
@@ -78,7 +78,7 @@ def subspace_error(U: ArrayLike, V: ArrayLike) -> float:
 
     Notes
     -----
-    Computed as ``sqrt(2/K) ‖U − V Vᵀ U‖_F``, which is right down to 1e-15. The equal form ``sqrt(2 − 2‖UᵀV‖²/K)`` is not: it bottoms
+    Computed as ``sqrt(2/K) ‖U − V Vᵀ U‖_F``, which is accurate down to 1e-15. The equivalent ``sqrt(2 − 2‖UᵀV‖²/K)`` is not: it bottoms
     out at 1e-8.
     """
     one, two = _orthonormal_pair(U, V)
@@ -88,7 +88,7 @@ def subspace_error(U: ArrayLike, V: ArrayLike) -> float:
 
 
 def orthonormal_error(U: Floats, V: Floats) -> float:
-    """``‖P_U − P_V‖_F / ‖P_V‖_F`` of bases, (D, r) and (D, K), that are known to be orthonormal; nothing is checked."""
+    """``‖P_U − P_V‖_F / ‖P_V‖_F`` for orthonormal bases, (D, r) and (D, K); nothing is checked."""
     outside = float(np.linalg.norm(U - V @ (V.T @ U)))
     if U.shape == V.shape:
         return float(np.sqrt(2.0 / U.shape[1])) * outside
@@ -97,7 +97,7 @@ def orthonormal_error(U: Floats, V: Floats) -> float:
 
 
 def principal_angles(U: ArrayLike, V: ArrayLike) -> Floats:
-    """Angles between two subspaces in radians, smallest first; small ones from their sines, so that they are exact too.
+    """Angles between two subspaces in radians, smallest first; accurate for small angles too.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def explained_variance_fraction(U: ArrayLike, X: ArrayLike, center: bool = True)
     U : (D, K)
     X : (n, D)
     center : bool
-        Subtract the mean of the rows first.
+        Whether to subtract the mean of the rows first.
     """
     basis, rows = orthonormal(U), np.asarray(X, dtype=np.float64)
     if center:
@@ -141,9 +141,9 @@ def gram_matrix(X: ArrayLike) -> Floats:
 
 
 def batch_components(X: ArrayLike, K: int, gram: Floats | None = None) -> Floats:
-    """The top-K eigenvectors of ``Xᵀ X``, (D, K), largest first: what an online algorithm is measured against.
+    """The top-K eigenvectors of ``Xᵀ X``, (D, K), largest first: the batch solution to compare an online algorithm with.
 
-    X is taken as it is, not centred. The smaller of the two Gram matrices is factored; pass it where it is known already.
+    X is not centred. The smaller of its two Gram matrices is decomposed; pass it as `gram` if it is known.
     """
     rows = np.asarray(X, dtype=np.float64)
     n, D = rows.shape
@@ -157,11 +157,11 @@ def batch_components(X: ArrayLike, K: int, gram: Floats | None = None) -> Floats
 
 
 def check_directions(X: Array, V: Floats) -> None:
-    """Say that K directions cannot be told, where the rows, (n, D), do not vary along all columns of V, (D, K)."""
+    """Raise a ValueError if the rows, (n, D), do not vary along all columns of V, (D, K)."""
     along = np.linalg.norm(X @ V, axis=0)
     K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
     if found < K or not along.max() > 0:
-        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, less than K={K}: which K are best cannot be told.")
+        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, fewer than K={K}, so the best K are not determined.")
 
 
 def standardize(X: ArrayLike) -> Array:

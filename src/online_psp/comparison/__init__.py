@@ -1,1 +1,1 @@
-"""This package beside what people would use instead: time, error and memory on the same rows. ``psp bench``."""
+"""Comparison with other packages: time, error and memory on the same rows. ``psp bench``."""

@@ -1,6 +1,6 @@
-"""What is compared: every method as a function from rows to a basis, at each of its settings.
+"""The methods to compare: each is a function from rows to a basis, with several settings.
 
-All of them see the same centred float64 rows, once, in the same order. A fit ends with the basis in hand.
+All of them see the same centred float64 rows, once, in the same order. The time of a fit includes reading the basis.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Method:
     Attributes
     ----------
     family : str
-        What is joined by a line in the picture: one algorithm run in several ways, or one peer at several settings.
+        Points of a family are joined by a line in the picture: one algorithm run in several ways, or one peer at several settings.
     kind : str
-        LOOP (the published update, a sample at a time, in place), OURS, PEER or MEMORY.
+        LOOP (the published update, one sample at a time, in place), OURS, PEER or MEMORY.
     settings : tuple of Setting
-        All those tried.
+        All settings to try.
     every : bool
-        Show every setting in the table, and not only the most accurate and the fastest.
+        Whether to show every setting in the table, not only the most accurate and the fastest.
     package : str or None
-        What must be installed.
+        Package that must be installed.
     """
 
     name: str
@@ -61,16 +61,16 @@ class Method:
 
 
 def methods() -> list[Method]:
-    """All of them: this package's algorithms as they come first, then, among the peers, other people's at each of several settings."""
+    """All methods: first this package's algorithms with their defaults, then other methods, each at several settings."""
     return [*_ours(), *_loops(), *_peers(), *_in_memory()]
 
 
-# This package, and the loops it starts from
+# This package, and the plain loops it is compared with
 
 
 def _ours() -> Iterator[Method]:
     for name, make in ALGORITHMS.items():
-        if make.handles_missing:  # slow without holes, which none of these problems has
+        if make.handles_missing:  # they are slow, and none of these problems has missing values
             continue
         yield Method(f"{name.upper()} fit_block", name.upper(), OURS, (Setting("default", _block_fit(make)),))
         yield Method(f"{name.upper()} fit_next", name.upper(), OURS, (Setting("default", _next_fit(make)),))
@@ -127,7 +127,7 @@ def _loop_fit(name: str) -> Fit:
     return fit
 
 
-# Everybody else
+# Other packages and algorithms
 
 
 def _peers() -> Iterator[Method]:
@@ -184,7 +184,7 @@ def _prosvd(oversampling: int, block: Rows) -> Fit:
 
 
 def _family(name: str, rank: Rows = lambda K, D: K, **options: Rows) -> Fit:
-    """An algorithm of the registry with so many directions, of which the leading K are read, and options that depend on K."""
+    """A registered algorithm that keeps `rank` directions, of which the leading K are read, with options that depend on K."""
 
     def fit(X: Floats, K: int) -> Array:
         D = X.shape[1]

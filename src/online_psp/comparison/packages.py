@@ -1,4 +1,4 @@
-"""Packages that may or may not be installed: which there are, what they lack, and how they are called."""
+"""Other packages to compare with, which may not be installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INSTALL = "pip install 'online-psp[peers]'"
 
 
 def version(package: str) -> str | None:
-    """The version installed, or None."""
+    """The installed version, or None."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -20,12 +20,12 @@ def version(package: str) -> str | None:
 
 
 def absent(package: str) -> str | None:
-    """Why a package cannot be compared with, in a sentence, or None where it can."""
+    """Why there is no comparison with a package, in one sentence, or None if there is one."""
     return None if version(package) is not None else f"not installed: {INSTALL}"
 
 
 def river_note() -> str:
-    """What river has for PCA: nothing, up to 0.26 at least, so that there is nothing to run."""
+    """A note about river, which up to at least 0.26 has no PCA to run."""
     found = version("river")
     if found is None:
         return f"river: not installed ({INSTALL}); up to 0.26 at least it has no online PCA to compare with"
@@ -35,18 +35,18 @@ def river_note() -> str:
 
 
 def prosvd(X: Array, K: int, rank: int, block: int) -> Floats:
-    """proSVD (Draelos et al., "Bubblewrap", 2021): incremental SVD whose basis turns as little as it can.
+    """proSVD (Draelos et al., "Bubblewrap", 2021): incremental SVD whose basis turns as little as possible.
 
-    It takes samples as columns, does not centre, and starts from the QR of the first `rank` samples. Where more directions are kept than
-    wanted, the top K of them are read from its small factor B at the end.
+    It takes samples as columns, does not centre, and starts from the QR of the first `rank` samples. If it keeps more directions
+    than wanted, the top K of them are read from its small factor B at the end.
 
     Parameters
     ----------
     X : (N, D)
     K, rank : int
-        Directions wanted and kept.
+        Directions wanted, and directions kept.
     block : int
-        Samples an update.
+        Samples per update.
 
     Returns
     -------

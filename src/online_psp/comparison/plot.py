@@ -1,4 +1,4 @@
-"""The picture: error against time per sample, a panel a data set. Lower left is better."""
+"""The plot of error against time per sample, with one panel per data set. Lower left is better."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FLOOR = 1e-6
-"""Errors below it are as good as none: they are drawn at the lower edge, as triangles that point down."""
+"""Errors below this are rounding: they are drawn at the lower edge, as triangles that point down."""
 
 _OWN: Mapping[str, str] = {
     "FSM": "#009E73",
@@ -47,7 +47,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def scatter(results: Sequence[Result]) -> Figure:
-    """Every setting of every method that has figures; those in the table are joined by a line where they are one algorithm or peer."""
+    """Draw every setting of every method that has figures; those in the table are joined by a line per family."""
     from matplotlib.lines import Line2D
 
     good = [result for result in results if not result.failed]
@@ -73,7 +73,7 @@ def scatter(results: Sequence[Result]) -> Figure:
 
 
 def floor(results: Sequence[Result]) -> float:
-    """The lower edge of a panel: a little below the least error that is no rounding, and never below FLOOR."""
+    """The lower edge of a panel: a little below the smallest error that is not rounding, and never below FLOOR."""
     return max(FLOOR, 0.2 * min((result.err_batch for result in results if result.err_batch >= FLOOR), default=FLOOR))
 
 
@@ -82,7 +82,7 @@ def _place(result: Result, edge: float) -> tuple[float, float]:
 
 
 def _own_families(results: Sequence[Result]) -> set[str]:
-    """This package's algorithms, whichever the registry has."""
+    """The families of this package's own algorithms."""
     return {result.family for result in results if result.kind == OURS}
 
 
@@ -113,7 +113,7 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def _label(axes: Axes, results: Sequence[Result]) -> None:
-    """A label for each family beside its most accurate point, moved away until it covers no other label, no point and no line."""
+    """Label each family beside its most accurate point, where the label covers no other label, no point and no line if possible."""
     canvas: Any = axes.figure.canvas
     renderer, edge = canvas.get_renderer(), floor(results)
     points = axes.transData.transform([_place(result, edge) for result in results])
@@ -148,7 +148,7 @@ def words(text: Any, renderer: Any) -> Floats:
 
 
 def _along_lines(axes: Axes) -> Floats:
-    """Places on the lines of a panel, (n, 2), close enough to each other that no label fits between them."""
+    """Points on the lines of a panel, (n, 2), so close to each other that no label fits between them."""
     found = [np.empty((0, 2))]
     for line in axes.lines:
         for one, other in pairwise(axes.transData.transform(line.get_xydata())):
@@ -157,7 +157,7 @@ def _along_lines(axes: Axes) -> Floats:
 
 
 def _candidates() -> Floats:
-    """Places for a label around its point, in points."""
+    """Positions to try for a label around its point, in points."""
     across, up = range(-120, 121, 12), [*range(-110, -10, 10), *range(11, 112, 10)]
     return np.array([(x, y) for x in across for y in up], dtype=np.float64)
 
@@ -166,7 +166,7 @@ _OFFSETS = _candidates()
 
 
 def _costs(boxes: Floats, taken: Floats, points: Floats, lines: Floats, frame: Floats) -> Floats:
-    """Labels must not meet, nor leave the panel; points and lines they should not cover; near is better than far."""
+    """Cost of each position: labels must not overlap or leave the panel, should not cover points or lines, and should be near."""
     met = np.sum(np.all((boxes[:, None, :2] < taken[:, 2:]) & (boxes[:, None, 2:] > taken[:, :2]), axis=2), axis=1)
     outside = np.any((boxes[:, :2] < frame[:2]) | (boxes[:, 2:] > frame[2:]), axis=1)
     covered, crossed = _inside(boxes + np.array([-4.0, -4.0, 4.0, 4.0]), points), _inside(boxes, lines)
@@ -175,5 +175,5 @@ def _costs(boxes: Floats, taken: Floats, points: Floats, lines: Floats, frame: F
 
 
 def _inside(boxes: Floats, places: Floats) -> Floats:
-    """How many places each box covers."""
+    """Number of places that each box covers."""
     return np.asarray(np.sum(np.all((boxes[:, None, :2] <= places) & (places <= boxes[:, None, 2:]), axis=2), axis=1))

@@ -1,4 +1,4 @@
-"""The rows that everybody is given: centred and scaled once, offline, the same for all."""
+"""The data of the comparison: rows that are centred and scaled once, the same for all methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYNTHETIC = (SPIKED, POWER)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run: rows and features of the synthetic sets, rows of the others at most, and K where the user names none."""
+    """Size of a run: rows and features of the synthetic sets, most rows of the others, and the default K."""
 
     synthetic_rows: int
     D: int
@@ -30,12 +30,12 @@ FULL, QUICK = Size(6000, 1024, 20_000, 16), Size(1500, 256, 1500, 8)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows with the batch answer.
+    """Rows, with the batch solution.
 
     Attributes
     ----------
     X : (N, D)
-        Standardised: the mean subtracted, divided by the mean norm.
+        Standardised: centred, and divided by the mean norm.
     V : (D, K)
         The top-K eigenvectors of their covariance.
     """
@@ -47,17 +47,17 @@ class Problem:
 
     @property
     def K(self) -> int:
-        """Directions sought."""
+        """Number of directions to find."""
         return int(self.V.shape[1])
 
 
 def default_names() -> tuple[str, ...]:
-    """Two synthetic sets, and MNIST where it is present; otherwise the digits inside scikit-learn."""
+    """Two synthetic sets, and MNIST if it is present, otherwise scikit-learn's digits."""
     return (*SYNTHETIC, "mnist" if locate("mnist") is not None else "digits")
 
 
 def prepare(name: str, size: Size, K: int | None = None, rows: int | None = None) -> Problem:
-    """Rows by name: "spiked", "power-law", a data set known by name, or a file."""
+    """Prepare data by name: "spiked", "power-law", a known data set, or a file."""
     X, about = _synthetic(name, size, rows) if name in SYNTHETIC else _stored(name, rows or size.rows)
     K = K or (size.K if X.shape[1] > 8 * size.K else max(1, X.shape[1] // 8))
     if min(X.shape) < 2:

@@ -1,4 +1,4 @@
-"""One row a method and setting; what is shown of them; and the CSV file."""
+"""Results, one for each method and setting; which of them are shown; and the CSV file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Result:
-    """What one method did at one setting on one data set.
+    """The result of one method at one setting on one data set.
 
     Attributes
     ----------
     microseconds, fastest : float
-        Per sample: the median of the runs, and the least.
+        Time per sample: the median and the minimum over the runs.
     runs : int
     err_batch : float
         Distance to the subspace of batch PCA on the same rows.
     peak_mib : float
-        Memory allocated at most during a fit, beyond the rows themselves.
+        Peak memory allocated during a fit, not counting the rows themselves.
     memory_rows : int
-        Rows of the fit that memory was measured on.
+        Rows of the fit in which memory was measured.
     shown : bool
         Whether it is in the table: the most accurate setting of a method, the fastest, and all those of IncrementalPCA.
     note : str
-        Why there are no figures, where there are none.
+        Why there are no figures, if there are none.
     """
 
     data: str
@@ -54,7 +54,7 @@ class Result:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The most accurate first, and of equal errors, up to rounding, the fastest."""
+        """Sort key: the most accurate first; of equal errors, up to rounding, the fastest."""
         return float(f"{self.err_batch:.2e}"), self.microseconds
 
 
@@ -62,7 +62,7 @@ COLUMNS = tuple(field.name for field in fields(Result))
 
 
 def write_csv(results: Iterable[Result], path: Path) -> Path:
-    """All of them, shown or not."""
+    """Write all results, shown or not, to a CSV file."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(COLUMNS)
@@ -71,7 +71,7 @@ def write_csv(results: Iterable[Result], path: Path) -> Path:
 
 
 def choose_shown(tried: Sequence[Result], every: bool) -> list[Result]:
-    """Of the settings of one method: the most accurate, and the fastest where it is another one; failures are always shown."""
+    """Choose which settings of a method to show: the most accurate and the fastest; failures are always shown."""
     good = [result for result in tried if not result.failed]
     picked = good if every else [pick(good) for pick in (_most_accurate, _fastest) if good]
     return [replace(result, shown=result.failed or result in picked) for result in tried]

@@ -1,8 +1,8 @@
-"""Run everything: one thread, one process, warmed up, several times in turn, the median taken.
+"""Runs the comparison: in one thread and one process, after a warm-up, several times in turn; medians are reported.
 
-Time is that of the processor: with one thread it is the time on the wall of a machine that does nothing else, and other programs disturb
-it less. Memory is measured in a fit of its own, because watching it costs time. What is counted is what Python and NumPy allocate
-(tracemalloc); the small buffers that BLAS and the compiled kernels keep to themselves are not.
+Times are processor times: with one thread they equal the wall-clock time on an idle machine, and other programs disturb them less. Memory
+is measured in a separate fit, because measuring it takes time. It counts what Python and NumPy allocate (tracemalloc), but not the small
+internal buffers of BLAS and the compiled kernels.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from online_psp.comparison.results import Result, choose_shown
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
 
-_ENOUGH_SECONDS = 3.0  # of timed runs: a setting that has had them is run no more
-_WARM_UP_ROWS = 3000  # compiled code goes through all its phases
-_WARM_UP_OTHERS = 10  # times K
+_ENOUGH_SECONDS = 3.0  # of timed runs, after which a setting is not run again
+_WARM_UP_ROWS = 3000  # enough for compiled code to go through all its phases
+_WARM_UP_OTHERS = 10  # in multiples of K
 
 Tell = Callable[[str], None]
 
@@ -52,16 +52,16 @@ class _Candidate:
 
 
 def compare(problem: Problem, methods: Sequence[Method], repeats: int, tell: Tell = lambda _: None) -> list[Result]:
-    """All methods at all settings on one problem.
+    """Run all methods at all settings on one problem.
 
     Parameters
     ----------
     problem : Problem
     methods : sequence of Method
     repeats : int
-        Timed fits at most; slow settings get fewer.
+        Most timed fits per setting; slow settings get fewer.
     tell : callable
-        Called with a few words before every step; there are `steps` of them.
+        Called with a few words before every step; `steps` tells how many there are.
     """
     candidates = [_candidate(problem, method, setting) for method in methods for setting in method.settings]
     with threadpool_limits(1):
@@ -75,7 +75,7 @@ def compare(problem: Problem, methods: Sequence[Method], repeats: int, tell: Tel
 
 
 def steps(methods: Sequence[Method], repeats: int) -> int:
-    """How many steps `compare` takes on one problem."""
+    """Number of steps that `compare` takes on one problem."""
     return (repeats + 2) * sum(len(method.settings) for method in methods)
 
 
@@ -87,7 +87,7 @@ def _candidate(problem: Problem, method: Method, setting: Setting) -> _Candidate
 
 
 def _guarded(stage: Callable[[_Candidate, Problem], None], candidate: _Candidate, problem: Problem) -> None:
-    """One that fails says why in its row, and the others go on."""
+    """Run one stage; if it fails, the result says why, and the others continue."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -129,12 +129,12 @@ def _measured(candidate: _Candidate, problem: Problem) -> None:
 
 
 def _memory_rows(kind: str, N: int, D: int) -> int:
-    """How many rows a fit needs to reach its peak: all, the largest batch and some more, or a few where it is one row a time."""
+    """Number of rows that a fit needs to reach its peak memory: all, a little more than the largest batch, or a few for single rows."""
     return {MEMORY: N, LOOP: 1000}.get(kind, 6 * D)
 
 
 def peak_bytes(fit: Fit, X: Floats, K: int) -> int:
-    """What a fit allocates at most at a time, X not counted."""
+    """Peak memory that a fit allocates, not counting X."""
     gc.collect()
     tracemalloc.start()
     try:

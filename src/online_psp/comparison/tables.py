@@ -1,4 +1,4 @@
-"""The page: tables for the terminal and for Markdown, and what they say at equal time and at equal error."""
+"""Tables for the terminal and for Markdown, with comparisons at equal time and at equal error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = "OnlinePCA fit"
 
 
 def _order(results: Iterable[Result]) -> list[Result]:
-    """Streaming first, then in memory; the most accurate first; those without figures last."""
+    """Sort results: streaming before in-memory methods, the most accurate first, those without figures last."""
     return sorted(results, key=lambda result: (result.kind == MEMORY, result.failed, result.rank))
 
 
@@ -32,13 +32,13 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def title(problem: Problem) -> str:
-    """What the rows are."""
+    """The title of a problem's table."""
     N, D = problem.X.shape
     return f"{problem.name}: {problem.about}; {N:,} × {D}, K = {problem.K}"
 
 
 def to_rich(problem: Problem, results: Sequence[Result]) -> RichTable:
-    """What is shown, for the terminal: this package's methods stand out, the in-memory ceiling is below a line."""
+    """The table for the terminal: this package's methods stand out, in-memory methods are below a line."""
     from rich.table import Table as Rich
 
     table = Rich(title=title(problem), caption="streaming methods above the line, those that need all rows in memory below it")
@@ -53,7 +53,7 @@ def to_rich(problem: Problem, results: Sequence[Result]) -> RichTable:
 
 
 def _one_line_if_missing(results: Sequence[Result]) -> list[Result]:
-    """A package that is not there is one line, whatever the number of its settings."""
+    """Replace all settings of a package that is not installed by one line."""
     seen: set[tuple[str, str]] = set()
     kept = []
     for result in results:
@@ -66,7 +66,7 @@ def _one_line_if_missing(results: Sequence[Result]) -> list[Result]:
 
 
 def to_markdown(problem: Problem, results: Sequence[Result]) -> str:
-    """What is shown, and behind it every setting that was tried."""
+    """The table in Markdown, followed by every other setting that was tried."""
     ordered = _order(_one_line_if_missing(results))
     shown = tuple(_marked(result) for result in ordered if result.shown)
     hidden = [result for result in ordered if not result.shown]
@@ -82,7 +82,7 @@ def to_markdown(problem: Problem, results: Sequence[Result]) -> str:
 
 
 def _marked(result: Result) -> tuple[str, ...]:
-    """This package's lines in bold; in memory said to be so."""
+    """Cells of a result: this package's in bold, in-memory methods marked."""
     cells = _cells(result)
     if result.kind == MEMORY:
         return (f"{cells[0]} (in memory)", *cells[1:])
@@ -90,7 +90,7 @@ def _marked(result: Result) -> tuple[str, ...]:
 
 
 def statements(results: Sequence[Result]) -> list[str]:
-    """OnlinePCA against every other streaming method, at its time and at its error; whatever comes out is said."""
+    """Compare OnlinePCA with every other streaming method at equal time and at equal error, whatever the outcome."""
     ours = next((result for result in results if result.method == _OURS and not result.failed), None)
     if ours is None:
         return []
@@ -122,13 +122,13 @@ def _ratio(one: float, other: float) -> str:
 
 
 def peers_note() -> list[str]:
-    """Which peers are here, and what is said of those that are not."""
+    """The versions of the peers, and a note for those not installed."""
     found = version("proSVD")
     return [f"proSVD {found}" if found else f"proSVD: not installed: {INSTALL}", river_note()]
 
 
 def page(runs: Sequence[tuple[Problem, Sequence[Result]]], command: str, repeats: int) -> str:
-    """The Markdown fragment that the docs show: the machine, the tables, what they say."""
+    """The Markdown fragment for the docs: the machine, the tables, and the comparisons."""
     facts = [f"- {name}: {value}" for name, value in machine().items()]
     facts += [f"- peers: {'; '.join(peers_note())}", f"- command: `{command}`; at most {repeats} timed fits a setting, one thread"]
     if hasattr(os, "getloadavg"):

@@ -1,4 +1,4 @@
-"""Data with a known answer, the paper's real data sets, and readers for yours."""
+"""Synthetic data with a known answer, the paper's data sets, and readers for your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of rows as data sets: read whole, by the reader that streams them."""
+"""Reads whole files of rows as data sets, with the readers that stream them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from online_psp.io.sources import Source, SourceError, open_source
 
 
 def read_file(path: str | Path, key: str | None = None, **options: Any) -> DataSet:
-    """Read a file, several of them, or a folder of pictures, as a whole.
+    """Read a whole file, several files, or a folder of pictures.
 
     Parameters
     ----------
@@ -21,19 +21,19 @@ def read_file(path: str | Path, key: str | None = None, **options: Any) -> DataS
     key : str, optional
         Which array of a .npz, .mat, HDF5 or Zarr file to take; the same as ``::key`` after the name.
     **options
-        Of `open_source`: columns, header, delimiter, …
+        Options of `open_source`: columns, header, delimiter, …
     """
     name = f"{path}::{key}" if key is not None else path
     return data_set(open_source(name, **{"grey": True, **options}), path)
 
 
 def data_set(source: Source, path: str | Path) -> DataSet:
-    """All rows of a source; sparse ones become dense."""
+    """All rows of a source; sparse rows become dense."""
     rows = source.gather()
     if issparse(rows):
         needed = rows.shape[0] * rows.shape[1] * rows.dtype.itemsize
         if needed > source.max_memory:
-            raise SourceError(f"{source.name} is sparse, and as a dense table would take {needed / 1e9:,.1f} GB; name a part of it.")
+            raise SourceError(f"{source.name} is sparse, and would take {needed / 1e9:,.1f} GB as a dense table; read a part of it.")
         rows = rows.toarray()
     if rows.shape[0] == 0:
         raise SourceError(f"{source.name} has no rows.")

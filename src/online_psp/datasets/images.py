@@ -1,4 +1,4 @@
-"""A data set as rows, and how a row becomes a picture."""
+"""A data set, and how its rows become pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 class ImageLayout:
     """How the pixels of an image lie in a row.
 
-    MATLAB stores an image column after column (`column_major`); everybody else row after row.
+    MATLAB stores images column by column (`column_major`), everybody else row by row.
     """
 
     height: int
@@ -51,13 +51,13 @@ class DataSet:
     ----------
     name : str
     X : (N, D)
-        One sample a row, in the numbers that the file has (often uint8).
+        One sample per row, with the dtype of the file (often uint8).
     layout : ImageLayout or None
-        Where the rows are images.
+        Set if the rows are images.
     path : Path or None
-        Where they were read from.
+        The file or folder that they were read from.
     feature_names : list of str or None
-        Names of the columns, where the file has them.
+        Names of the columns, if the file has them.
     """
 
     name: str
@@ -68,12 +68,12 @@ class DataSet:
 
     @property
     def N(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return int(self.X.shape[0])
 
     @property
     def D(self) -> int:
-        """Features."""
+        """Number of features."""
         return int(self.X.shape[1])
 
     def image(self, row: ArrayLike) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Data sets of one's own, known by name: a small file in the user's cache says where each is, and what it was when it was added."""
+"""The user's own data sets, by name: a small file in the user's cache says where each is, with its checksum when it was added."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _FILE = "datasets.json"
 
 @dataclass(frozen=True)
 class OwnSet:
-    """A file or folder under a name.
+    """A named file or folder.
 
     Attributes
     ----------
     path : str
-        Absolute.
+        Absolute path.
     key : str or None
         Which array of the file.
     N, D : int
     checksum : str
-        SHA-256 when it was added.
+        Its SHA-256 when it was added.
     """
 
     path: str
@@ -38,7 +38,7 @@ class OwnSet:
 
 
 def own_sets() -> dict[str, OwnSet]:
-    """Those that were added, by name."""
+    """The data sets that were added, by name."""
     path = user_cache() / _FILE
     if not path.exists():
         return {}
@@ -59,7 +59,7 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
     key : str, optional
         Which array of a .npz or .mat file; the same as ``::key`` after the name.
     replace : bool
-        Whether a set that has the name already may be replaced.
+        Whether to replace a set that already has this name.
     """
     known = own_sets()
     if not name or not all(letter.isalnum() or letter in "._-" for letter in name):
@@ -67,7 +67,7 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
     if name in KNOWN or name == "spiked":
         raise ValueError(f"{name!r} is a data set that comes with this package; choose another name.")
     if name in known and not replace:
-        raise ValueError(f"{name!r} is {known[name].path} already; say --force to replace it.")
+        raise ValueError(f"{name!r} already names {known[name].path}; use --force to replace it.")
     place, _, within = str(file).partition("::")
     path, key = Path(place).expanduser().resolve(), key or within or None
     if not path.exists():
@@ -79,7 +79,7 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
 
 
 def _write(sets: dict[str, OwnSet]) -> None:
-    """The whole file, put in place of the old one only when it is complete."""
+    """Write the whole file, and replace the old one only when it is complete."""
     home = user_cache()
     home.mkdir(parents=True, exist_ok=True)
     partial = home / f"{_FILE}.part"
@@ -88,19 +88,19 @@ def _write(sets: dict[str, OwnSet]) -> None:
 
 
 def load_own(name: str, own: OwnSet, key: str | None = None) -> DataSet:
-    """The rows of a set of one's own; an error where the file is gone or is not what it was."""
+    """The rows of a user's data set; raises an error if its file is gone or has changed."""
     from dataclasses import replace
 
     path = Path(own.path)
     if not path.exists():
-        raise FileNotFoundError(f"The data set {name!r} was {path}, which does not exist any more; add it again with --force.")
+        raise FileNotFoundError(f"The data set {name!r} was {path}, which no longer exists; add it again with --force.")
     if _digest(path) != own.checksum:
         raise ValueError(f"{path} has changed since it was added as {name!r}; add it again with --force.")
     return replace(read_file(path, key or own.key), name=name)
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file; of the names and contents of a folder."""
+    """SHA-256 of a file, or of the names and contents in a folder."""
     if path.is_file():
         return checksum(path)
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""The data sets known by name: what they are, where they live, how to get them."""
+"""The published data sets known by name: what they are, where to find them, how to fetch them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class KnownSet:
     Attributes
     ----------
     names : tuple of str
-        Names under which its file or folder is looked for, the first one preferred.
+        Names under which to look for its file or folder, the preferred one first.
     checksums : tuple of str
-        SHA-256 of files known to be right; empty where none is known.
+        SHA-256 of files known to be right; empty if none is known.
     url, url_checksum : str, str or None
-        What is fetched, and its SHA-256 where it is known.
+        Address to fetch from, and the SHA-256 of what is there, if it is known.
     home : str
-        The page to read about it and to get it from by hand.
+        Page that describes it, to get it from by hand.
     """
 
     title: str
@@ -116,11 +116,11 @@ def load(name: str | Path, data_home: str | Path | None = None, *, key: str | No
         "orl", "yale", "mnist", "digits", or any file of rows that `online_psp.io.sources.open_source` reads: ``x.csv``, ``x.parquet``,
         ``x.npz::a``, ``parts/*.npy``, a folder of pictures, …
     data_home : str or Path, optional
-        Where to look first; then in the folder named by the environment variable ``ONLINE_PSP_DATA``, then in the user's cache.
+        Folder to look in first, before the one named by the environment variable ``ONLINE_PSP_DATA`` and the user's cache.
     key : str, optional
         Which array of a .npz, .mat, HDF5 or Zarr file to take; the same as ``::key`` after the name.
     download : bool
-        Fetch a known set that is not found, into `data_home` or the user's cache.
+        Whether to fetch a known set that is not found, into `data_home` or the user's cache.
     """
     if str(name) not in KNOWN:
         from online_psp.datasets.own import load_own, own_sets
@@ -136,7 +136,7 @@ def load(name: str | Path, data_home: str | Path | None = None, *, key: str | No
     found = read_file(path, key)
     if found.D != known.D:
         raise ValueError(
-            f"{path} has {found.D} features where {known.title} has {known.D}: it is another file under the same name; move it away."
+            f"{path} has {found.D} features, but {known.title} has {known.D}: it is another file of the same name; move it away."
         )
     layout = found.layout or known.layout  # a folder of images knows its own
     return replace(found, name=str(name), layout=layout)
@@ -158,7 +158,7 @@ def _bundled_digits() -> np.ndarray[Any, Any]:
 
 
 def user_cache() -> Path:
-    """Where fetched data is kept when the user names no place."""
+    """Default folder for fetched data."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     elif sys.platform == "darwin":
@@ -169,13 +169,13 @@ def user_cache() -> Path:
 
 
 def search_path(data_home: str | Path | None = None) -> list[Path]:
-    """The folders looked in, in order."""
+    """The folders to look in, in order."""
     given = [data_home, os.environ.get(ENVIRONMENT)]
     return [Path(folder).expanduser() for folder in given if folder] + [user_cache()]
 
 
 def locate(name: str, data_home: str | Path | None = None) -> Path | None:
-    """The file or folder of a known set, or None where it is in none of the places."""
+    """The file or folder of a known set, or None if it is in none of the folders."""
     for folder in search_path(data_home):
         for file in KNOWN[name].names:
             if (folder / file).exists():
@@ -192,7 +192,7 @@ def checksum(path: Path) -> str:
 def _fetch(name: str, known: KnownSet, data_home: str | Path | None, download: bool) -> Path:
     target = Path(data_home).expanduser() if data_home else user_cache()
     if not download:
-        raise FileNotFoundError(_where_to_get(name, known, data_home, "it was not to be fetched"))
+        raise FileNotFoundError(_where_to_get(name, known, data_home, "fetching is switched off"))
     try:
         import pooch
     except ImportError as error:
@@ -209,11 +209,11 @@ def _fetch(name: str, known: KnownSet, data_home: str | Path | None, download: b
             processor=unzip,
             downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS),
         )
-    except Exception as error:  # whatever the network, the server or the disk came up with
+    except Exception as error:  # of the network, the server or the disk
         raise FileNotFoundError(_where_to_get(name, known, data_home, f"fetching it failed: {_short(error)}")) from error
     path = locate(name, target)
     if path is None:
-        raise FileNotFoundError(_where_to_get(name, known, data_home, f"what {known.url} gave is not what it used to be"))
+        raise FileNotFoundError(_where_to_get(name, known, data_home, f"{known.url} no longer gives the file that it used to"))
     return path
 
 

@@ -11,7 +11,7 @@ from online_psp.engine.types import Floats
 
 
 class Spiked(NamedTuple):
-    """Rows with the truth they were drawn from."""
+    """Rows, and the truth from which they were drawn."""
 
     X: Floats
     """(n, D) samples."""
@@ -37,7 +37,7 @@ class SpikedCovariance:
     rho : float
         Noise variance in every direction.
     seed : int
-        The same seed gives the same truth and the same rows, whatever the sizes of the blocks asked for.
+        The same seed gives the same truth and the same rows, whatever the block sizes.
     """
 
     def __init__(self, D: int, K: int, rho: float = 0.01, seed: int = 0) -> None:
@@ -63,12 +63,12 @@ class SpikedCovariance:
         return X
 
     def blocks(self, rows: int = 256) -> Iterator[Floats]:
-        """Blocks of rows without end; no more than one is held."""
+        """Endless blocks of rows, one in memory at a time."""
         while True:
             yield self.draw(rows)
 
 
 def spiked_covariance(n: int, D: int, K: int, rho: float = 0.01, seed: int = 0) -> Spiked:
-    """n rows of the paper's spiked-covariance model; see `SpikedCovariance` for a stream without end."""
+    """n rows of the paper's spiked-covariance model; see `SpikedCovariance` for an endless stream."""
     model = SpikedCovariance(D, K, rho, seed)
     return Spiked(model.draw(n), model.U, model.variances)

@@ -1,4 +1,4 @@
-"""OnlinePCA of an AnnData object, written where scanpy looks for it. Needs anndata: ``pip install online-psp[anndata]``.
+"""OnlinePCA for AnnData objects, with results where scanpy looks for them. Needs anndata: ``pip install online-psp[anndata]``.
 
 >>> import anndata
 >>> import numpy as np
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 _HIGHLY_VARIABLE = "highly_variable"
 _PIECE = 1 << 22  # bytes of dense rows read at a time
-_ENTRIES = 1 << 18  # of sparse rows read at a time: with their places, about as many bytes
-_FIRST, _MOST = 64, 8192  # rows of the first piece, before anything is known of how full they are, and of any
+_ENTRIES = 1 << 18  # entries of sparse rows read at a time: with their indices, about as many bytes
+_FIRST, _MOST = 64, 8192  # rows of the first piece, when it is not yet known how full rows are, and most rows of any piece
 
 
 class _Table(NamedTuple):
     """The matrix to learn from, in memory or in a file."""
 
     values: Any
-    """(n, D), dense or by rows; what gives rows by slices."""
+    """(n, D), dense or CSR; anything that gives rows by slicing."""
     genes: Array | None
-    """Places of the columns to learn; None for all of them."""
+    """Indices of the columns to learn from; None for all of them."""
     name: str
     cell_names: Any
     gene_names: Any
 
 
 class _Keys(NamedTuple):
-    """Where results go, as in scanpy."""
+    """Keys of the results, as in scanpy."""
 
     obsm: str
     varm: str
@@ -63,7 +63,7 @@ def fit(
     """Fit an OnlinePCA to the cells of an AnnData object, and write scores and components into it as ``scanpy.pp.pca`` does.
 
     The matrix is read twice, in pieces of a few megabytes: once to learn, once for the scores. Backed files are never in memory as a whole,
-    and sparse matrices are never made dense. Where something is wrong, `adata` is left as it was.
+    and sparse matrices are never made dense. If an error is raised, `adata` has not changed.
 
     Parameters
     ----------
@@ -74,19 +74,19 @@ def fit(
     layer : str, optional
         Layer to use in place of ``adata.X``.
     mask_var : "auto", str, (n_vars,) of bool, or None
-        Genes to use: a column of ``adata.var``, or the mask itself. None uses all genes. "auto" uses the column "highly_variable" where
+        Genes to use: a column of ``adata.var``, or the mask itself. None uses all genes. "auto" uses the column "highly_variable" if
         there is one, and all genes otherwise.
     use_highly_variable : bool, optional
-        An older way to ask for the same: True is ``mask_var="highly_variable"``, False is ``mask_var=None``.
+        Older form of `mask_var`: True is ``mask_var="highly_variable"``, False is ``mask_var=None``.
     key_added : str, optional
-        Key for all of the results, in place of "X_pca", "PCs" and "pca".
+        Key for all results, in place of "X_pca", "PCs" and "pca".
     **options
-        Of `OnlinePCA`: ``center``, ``standardize``, ``whiten``, ``oversample``, ``dtype``, …
+        Options of `OnlinePCA`: ``center``, ``standardize``, ``whiten``, ``oversample``, ``dtype``, …
 
     Returns
     -------
     OnlinePCA
-        The fitted model. Its ``feature_names_in_`` are the names of the genes used; names that come twice are numbered (``A``, ``A-1``).
+        The fitted model. Its ``feature_names_in_`` are the names of the genes used; repeated names are numbered (``A``, ``A-1``).
 
     Notes
     -----
@@ -114,7 +114,7 @@ def fit(
     return model
 
 
-# What is given
+# Input
 
 
 def _check_object(adata: Any) -> None:
@@ -133,11 +133,11 @@ def _check_object(adata: Any) -> None:
 
 
 def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[Array | None, str | None]:
-    """Which genes to use, (n_vars,) of bool, or None for all; and the column of `var` that says so."""
+    """The genes to use, (n_vars,) of bool, or None for all; and the column of `var` that selects them."""
     automatic = isinstance(mask_var, str) and mask_var == "auto" and "auto" not in adata.var
     if use_highly_variable is not None:
         if not automatic:
-            raise ValueError("mask_var and use_highly_variable say the same thing in two ways; give one of them.")
+            raise ValueError("mask_var and use_highly_variable are two ways to say the same; give only one of them.")
         mask_var = _HIGHLY_VARIABLE if use_highly_variable else None
     elif automatic:
         mask_var = _HIGHLY_VARIABLE if _HIGHLY_VARIABLE in adata.var else None
@@ -153,12 +153,10 @@ def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[
 
 def _checked_mask(values: Any, adata: Any, name: str) -> Array:
     if hasattr(values, "index") and not callable(values.index) and not values.index.equals(adata.var_names):
-        raise ValueError(
-            f"{name} is indexed by other genes than adata.var_names, or in another order; use {name}.reindex(adata.var_names)."
-        )
+        raise ValueError(f"{name} has another index than adata.var_names, or another order; use {name}.reindex(adata.var_names).")
     mask = np.asarray(values)
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.ravel()):
-        mask = mask.astype(bool)  # pandas' own booleans, none of them missing
+        mask = mask.astype(bool)  # pandas' own booleans, with none missing
     if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,):
         raise ValueError(
             f"{name} must have True or False for each of the {adata.n_vars} genes; it has dtype {mask.dtype} and shape {mask.shape}."
@@ -194,7 +192,7 @@ def _table(adata: Any, layer: str | None, mask: Array | None) -> _Table:
 
 
 def _pieces(table: _Table) -> Iterator[tuple[int, Any]]:
-    """Rows with the genes to learn, checked; and how many cells come before them."""
+    """Pieces of rows with the genes to learn from, checked, each with the number of cells before it."""
     start, total, ends = 0, table.values.shape[0], _chunk_ends(table.values)
     size = _FIRST
     while start < total:
@@ -212,7 +210,7 @@ def _pieces(table: _Table) -> Iterator[tuple[int, Any]]:
 
 
 def _chunk_ends(values: Any) -> Array | None:
-    """Where the chunks of a Dask array end: reading across them would read them twice. None for everything else."""
+    """Row numbers at which the chunks of a Dask array end: a piece across two chunks would read both twice. None for other arrays."""
     if not hasattr(values, "compute") or not hasattr(values, "chunks"):
         return None
     ends = np.cumsum(values.chunks[0])
@@ -220,7 +218,7 @@ def _chunk_ends(values: Any) -> Array | None:
 
 
 def _next_size(rows: Any) -> int:
-    """How many rows like these make a piece."""
+    """Number of such rows that make a piece."""
     n, D = rows.shape
     if issparse(rows):
         return int(np.clip(_ENTRIES * n // max(1, rows.nnz), 1, _MOST))
@@ -249,7 +247,7 @@ def _check_finite(rows: Any, start: int, table: _Table) -> None:
 
 
 def _parameters(model: OnlinePCA, layer: str | None, mask: Array | None, column: str | None) -> dict[str, Any]:
-    """What scanpy's own functions read again, and what tells how it was done; nothing that a file could not hold."""
+    """Parameters to store: those that scanpy's functions read, and how the fit was done; only values that a file can hold."""
     found: dict[str, Any] = {"zero_center": bool(model.center), "use_highly_variable": column == _HIGHLY_VARIABLE}
     if mask is not None:
         found["mask_var"] = mask if column is None else column

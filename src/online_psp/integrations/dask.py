@@ -1,9 +1,9 @@
-"""Many machines, on Dask: rows over workers.
+"""OnlinePCA on many machines with Dask: rows are distributed over workers.
 
-Each partition, or a few in a row, fits a model of its own, and the models are merged in a tree. A task is a pure function of its model and
-partition, so a worker that dies costs the work it held and nothing else: Dask computes it again, and every row is counted once.
+A model is fitted to each partition, or to a few neighbouring ones, and the models are merged in a tree. A task is a pure function of its
+model and partition: if a worker dies, Dask computes its tasks again, and every row still counts once.
 
-`columns.py` has the other way, for very many features: columns over workers, :class:`ColumnFSM`.
+For very many features, `dask_columns.py` distributes columns over workers instead: :class:`ColumnFSM`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from online_psp.pca import OnlinePCA
 __all__ = ["ColumnFSM", "fit", "fit_lazily", "transform"]
 
 _FAN_IN = 4  # models merged by one task
-_PER_MODEL, _MODELS = 8, 16  # partitions that a model learns from at most, where there are partitions for at least so many models
+_PER_MODEL, _MODELS = 8, 16  # most partitions per model, as long as there are at least so many models
 
 
 def _dask() -> Any:
@@ -34,14 +34,14 @@ def _dask() -> Any:
 
 
 def partitions(collection: Any) -> list[Any]:
-    """The rows of a dask array or dataframe, or of a list of delayed blocks, as delayed blocks; one row of chunks each."""
+    """The rows of a dask array, a dask dataframe or a list of delayed blocks, as delayed blocks: one for each row of chunks."""
     _dask()
     if isinstance(collection, Sequence):
         parts = list(collection)
     elif hasattr(collection, "to_delayed"):
         if hasattr(collection, "rechunk"):
             if collection.ndim != 2:
-                raise ValueError(f"A dask array must have samples as rows, two dimensions; got {collection.ndim}.")
+                raise ValueError(f"A dask array must have two dimensions, with samples as rows; got {collection.ndim}.")
             collection = collection if collection.numblocks[1] == 1 else collection.rechunk({1: -1})
         parts = list(np.ravel(collection.to_delayed()))
     else:
@@ -52,14 +52,14 @@ def partitions(collection: Any) -> list[Any]:
 
 
 def _fit_part(template: OnlinePCA, model: OnlinePCA | None, part: Any) -> OnlinePCA | None:
-    """What a model, which is left alone, becomes with one more partition; None while there were no rows."""
+    """A copy of a model that has learned one more partition; None while there are no rows."""
     if not part.shape[0]:
         return model
     return clone(template).fit(part) if model is None else copy.deepcopy(model).partial_fit(part)
 
 
 def _merge(models: list[OnlinePCA | None]) -> OnlinePCA | None:
-    """All of them in one; they are left alone, because Dask may hand them out again."""
+    """Merge models into a new one; they must not change, because Dask may use them again."""
     fitted = [model for model in models if model is not None]
     if len(fitted) < 2:
         return fitted[0] if fitted else None
@@ -76,7 +76,7 @@ def _transform_part(model: OnlinePCA, part: Any) -> Array:
 
 
 def fit_lazily(model: OnlinePCA, collection: Any, per_model: int | None = None) -> Any:
-    """The fit as one delayed object, for graphs of one's own; see :func:`fit`. Its value is None where there were no rows at all."""
+    """The fit as one delayed object, for graphs of your own; see :func:`fit`. Its value is None if there are no rows at all."""
     delayed = _dask().delayed
     template, parts = delayed(clone(model)), partitions(collection)
     if per_model is None:
@@ -98,14 +98,14 @@ def fit(model: OnlinePCA, collection: Any, *, per_model: int | None = None, prog
     Parameters
     ----------
     model : OnlinePCA
-        The parameters; it is left alone.
+        Its parameters are used; the model itself does not change.
     collection : dask array (n, D), dask dataframe, or list of delayed blocks
-        Blocks may be sparse. A worker holds one at a time for each of its threads, and a model, so the whole may be larger than any memory.
+        Blocks may be sparse. Each thread of a worker holds one block and one model at a time, so the whole may be larger than any memory.
     per_model : int, optional
-        How many neighbouring partitions one model learns from, one after the other, before it is merged. More are more accurate; fewer
-        are more parallel. By default up to 8, as long as that leaves 16 models.
+        Number of neighbouring partitions that one model learns from, one after the other, before it is merged. More are more accurate;
+        fewer are more parallel. By default up to 8, as long as that leaves 16 models.
     progress : bool
-        Show Dask's own progress bar.
+        Whether to show Dask's progress bar.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def transform(model: OnlinePCA, collection: Any) -> Any:
     Returns
     -------
     dask array (n, n_components_)
-        Lazy. The number of rows is unknown (NaN) where the collection does not know its own.
+        Lazy. The number of rows is unknown (NaN) if the collection does not know its own.
     """
     delayed = _dask().delayed
     from dask import array

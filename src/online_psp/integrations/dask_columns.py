@@ -1,11 +1,11 @@
-"""Very many features, on Dask: columns over workers.
+"""FSM for very many features with Dask: columns are distributed over workers.
 
-Each worker holds its columns of the weights. A block of n rows is compressed where its columns are, and only ``P = X Wᵀ`` and ``G = X Xᵀ``
-come back and are summed: n (K + n) numbers from each worker, whatever D. The recurrence runs on the client, on those sums, and what it
-leaves (K n numbers) goes out with the request for the next block. The iterates are those of one machine, to rounding.
+Each worker holds its columns of the weights, and compresses its columns of a block of n rows. Only ``P = X Wᵀ`` and ``G = X Xᵀ`` come back
+and are summed: n (K + n) numbers from each worker, whatever D. The recurrence runs on the client, on those sums, and its result (K n
+numbers) goes out with the request for the next block. The iterates are those of one machine, up to rounding.
 
-The weights live in the workers' memory, and are changed there. So that nothing is done twice, every request has a number; and so that
-nothing is silently forgotten, a worker that is lost ends the fit with an error.
+The weights stay in the memory of the workers, and change there. Every request has a number, so that nothing is done twice; and a lost
+worker ends the fit with an error, so that nothing is silently forgotten.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.store import DenseStore, Store
 from online_psp.engine.types import Array, Floats, Rate
 
-_PATIENCE = 2.0  # seconds between two looks at whether all workers are still there
+_PATIENCE = 2.0  # seconds between two checks that all workers are still there
 
 # On the workers
 
 
 class Shard:
-    """One worker's columns: a basis like any other, and the number of the last request."""
+    """The columns of one worker: a dense store, and the number of the last request."""
 
     def __init__(self, basis: Array) -> None:
         self.store: Store = DenseStore(basis, 0)
@@ -73,7 +73,7 @@ def _finite(chunk: Any) -> bool:
 
 
 def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) -> tuple[Floats, Floats]:
-    """Start from ``W = A [first rows; random rows]``, where A (K, K + missing) says how many are needed.
+    """Start from ``W = A [first rows; random rows]``; the shape of A, (K, K + missing), says how many random rows are needed.
 
     Returns
     -------
@@ -94,17 +94,17 @@ def _own_gram(name: str) -> Floats:
 
 def _held(name: str) -> Shard:
     if name not in _SHARDS:
-        raise RuntimeError("This worker does not hold its columns any more: it was restarted, and the fit must be begun anew.")
+        raise RuntimeError("This worker no longer holds its columns, because it was restarted; start the fit anew.")
     return _SHARDS[name]
 
 
 def _request(name: str, number: int, operations: list[Any], chunk: Any, start: int, stop: int) -> tuple[Floats, Floats] | None:
-    """Bring the shard up to date, and compress rows of a chunk, if there is one; a request that comes again is answered as before."""
+    """Update the shard, and compress rows of a chunk, if there is one; a repeated request gets the same answer."""
     shard = _held(name)
     if number == shard.number:
         return shard.answer
     if number != shard.number + 1:
-        raise RuntimeError(f"Request {number} came to a worker that had answered {shard.number}; the fit must be begun anew.")
+        raise RuntimeError(f"Request {number} came to a worker that had answered request {shard.number}; start the fit anew.")
     shard.apply(operations)
     shard.answer = None if chunk is None else shard.load(chunk[start:stop])
     shard.number = number
@@ -135,7 +135,7 @@ class Piece(NamedTuple):
 
 
 class Workers:
-    """The workers that hold the columns, in order, and the way to ask all of them at once."""
+    """The workers that hold the columns, in order, and requests to all of them at once."""
 
     def __init__(self, client: Any, addresses: list[str]) -> None:
         self.client, self.addresses = client, addresses
@@ -143,7 +143,7 @@ class Workers:
         self.names = [f"online-psp-{name}-{index}" for index in range(len(addresses))]  # workers may share a process
 
     def start(self, function: Any, *columns: list[Any]) -> list[Any]:
-        """One future a worker; each of `columns` has one argument for each of them."""
+        """Start a function on every worker, and return one future for each; each of `columns` has one argument per worker."""
         return [
             self.client.submit(function, *arguments, workers=[address], allow_other_workers=False, pure=False)
             for address, *arguments in zip(self.addresses, *columns, strict=True)
@@ -153,7 +153,7 @@ class Workers:
         return [[value] * len(self.addresses) for value in values]
 
     def results(self, futures: list[Any]) -> list[Any]:
-        """Their values; an error where a worker is gone."""
+        """The values of futures; raises an error if a worker is gone."""
         from distributed import TimeoutError as NotYet
         from distributed import wait
 
@@ -167,7 +167,7 @@ class Workers:
             return list(self.client.gather(futures))
 
     def place(self, pieces: list[Any]) -> list[Any]:
-        """One future a worker, with the piece that it is to hold."""
+        """Send a piece to every worker; returns one future for each."""
         with self.said():
             self.check_present()
             return [self.client.scatter(piece, workers=[at], hash=False) for piece, at in zip(pieces, self.addresses, strict=True)]
@@ -177,11 +177,11 @@ class Workers:
         present = self.client.scheduler_info(n_workers=-1)["workers"]
         missing = [address for address in self.addresses if address not in present]
         if missing:
-            raise RuntimeError(f"Worker {missing[0]} is gone, and its columns with it; the fit must be begun anew.")
+            raise RuntimeError(f"Worker {missing[0]} is gone, and its columns with it; start the fit anew.")
 
     @contextlib.contextmanager
     def said(self) -> Iterator[None]:
-        """What Dask raises where a worker is lost, in many ways, as one sentence."""
+        """Turn the many errors that Dask raises for a lost worker into one sentence."""
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -190,13 +190,11 @@ class Workers:
             yield
         except (KeyError, OSError, CancelledError, KilledWorker) as error:
             self.check_present()
-            raise RuntimeError(
-                f"A worker was lost ({type(error).__name__}), and its columns with it; the fit must be begun anew."
-            ) from None
+            raise RuntimeError(f"A worker was lost ({type(error).__name__}), and its columns with it; start the fit anew.") from None
 
 
 class ColumnStore:
-    """A basis whose columns are elsewhere: what is to be done to it waits for the next request."""
+    """A basis whose columns are on the workers; operations on it wait for the next request."""
 
     def __init__(self, K: int, D: int, workers: Workers) -> None:
         self.K, self.D = K, D
@@ -205,7 +203,7 @@ class ColumnStore:
         self.operations: list[tuple[str, tuple[Any, ...]]] = []
 
     def request(self, chunks: list[Any] | None, start: int = 0, stop: int = 0) -> list[Any]:
-        """Send what waits, and ask for the products of some rows."""
+        """Send the waiting operations, and ask for the products of some rows."""
         ask = self.workers
         number, operations, first, last = ask.same(self.number + 1, self.operations, start, stop)
         answers = ask.results(ask.start(_request, ask.names, number, operations, chunks or ask.same(None)[0], first, last))
@@ -245,20 +243,20 @@ class ColumnStore:
 
 
 class ColumnFSM(FSM):
-    """FSM with its columns spread over the workers of a `distributed.Client`.
+    """FSM with its columns distributed over the workers of a `distributed.Client`.
 
     Parameters
     ----------
     K, gamma, learning_rate, beta, block_size, dtype
         As in `FSM`.
     client : distributed.Client, optional
-        The current one by default.
+        The current client by default.
     workers : list of addresses, optional
-        Which of its workers hold columns; all of them by default.
+        Workers that are to hold columns; all of them by default.
 
     Notes
     -----
-    The start is the orthonormal basis of the first K rows, as in `FSM`, but for the signs of its vectors, and so of the outputs.
+    The start is the orthonormal basis of the first K rows, as in `FSM`, up to the signs of its vectors, and so of the outputs.
     """
 
     def __init__(
@@ -283,7 +281,7 @@ class ColumnFSM(FSM):
         self._edges: list[int] = []
 
     def fit_next(self, x: Any, step: float | None = None) -> Array:
-        raise TypeError("Columns over workers take blocks of rows: a round trip for each single one would cost far more than the work.")
+        raise TypeError("ColumnFSM takes blocks of rows, with fit_block: a round trip per sample would cost far more than the work.")
 
     def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Array:
         """Learn from n samples; the iterates are those of `FSM.fit_block`.
@@ -291,8 +289,8 @@ class ColumnFSM(FSM):
         Parameters
         ----------
         X : dask array or array, (n, D)
-            A dask array is read by the workers, each its own columns, one row of chunks after the other; chunks may be sparse. The first
-            row of chunks must have at least K rows.
+            Each worker reads its own columns of a dask array, one row of chunks after the other; chunks may be sparse. The first row of
+            chunks must have at least K rows.
 
         Returns
         -------
@@ -320,7 +318,7 @@ class ColumnFSM(FSM):
             return np.concatenate(outputs).astype(self.dtype)
 
     def _check_chunks(self, X: Any) -> None:
-        """Before anything is learned from a call, all of its rows are known to be finite; each worker looks at its own columns."""
+        """Raise a ValueError if any row of a call is not finite, before anything is learned from it; each worker checks its own columns."""
         done = 0
         for n, chunks in self._chunks(X):
             if not all(self._workers.results(self._workers.start(_finite, chunks))):
@@ -328,10 +326,10 @@ class ColumnFSM(FSM):
             done += n
 
     def state(self) -> State:
-        raise TypeError("A model whose columns are on workers cannot be copied or saved; read its components, or its W, in place of that.")
+        raise TypeError("A model whose columns are on workers cannot be copied or saved; read its components or its W instead.")
 
     def _chunks(self, X: Any) -> Any:
-        """Rows of chunks as (number of rows, one future a worker); the next is being read while one is used."""
+        """Rows of chunks, as (number of rows, one future per worker); the next one is read while one is used."""
         ask, slices = self._workers, [slice(start, stop) for start, stop in itertools.pairwise(self._edges)]
         if not hasattr(X, "rechunk"):
             rows = X if issparse(X) else np.asarray(X)
@@ -349,17 +347,18 @@ class ColumnFSM(FSM):
             yield int(n), chunks
 
     def _start_from(self, chunks: list[Any], n: int, D: int, rates: list[Floats]) -> Floats:
-        """Weights on the orthonormal basis of the first K rows, made in two rounds of Cholesky; returns the outputs of those of them that
-        have been learned, which are all, or none where there is no short way.
+        """Start from the orthonormal basis of the first K rows, computed in two rounds of Cholesky.
+
+        Returns the outputs of the first rows that have been learned with the start: all K of them, or none.
         """
         ask, K = self._workers, self.K
         if n < K:
             raise ValueError(f"The first block must have at least K={K} rows; it has {n}.")
         values, vectors = eigh(sum(ask.results(ask.start(_gram, chunks, *ask.same(K)))))
         known = values > 1e-10 * values[-1]
-        if known.all():  # in the order of the rows, as QR has it
+        if known.all():  # in the order of the rows, as in QR
             A = np.linalg.inv(np.linalg.cholesky((vectors * values) @ vectors.T))
-        else:  # rows that depend on others are replaced by random directions
+        else:  # dependent rows are replaced by random directions
             missing = int(K - known.sum())
             A = np.zeros((K, K + missing))
             A[missing:, :K] = (vectors[:, known] / np.sqrt(values[known])).T
@@ -378,7 +377,7 @@ class ColumnFSM(FSM):
         return Y
 
     def principal_components(self) -> tuple[Any, Floats]:
-        """As in `FSM`, but the components stay where they are.
+        """As in `FSM`, but the components stay on the workers.
 
         Returns
         -------
@@ -401,7 +400,7 @@ class ColumnFSM(FSM):
         return array.concatenate(parts, axis=1), np.maximum(variances[::-1], 0.0)
 
     def close(self) -> None:
-        """Let the workers forget their columns."""
+        """Delete the columns on the workers."""
         self._workers.results(self._workers.start(_forget, self._workers.names))
         self._started = False
 

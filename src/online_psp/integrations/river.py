@@ -1,4 +1,4 @@
-"""OnlinePCA, and outliers by its scores, with river's interface. Needs river: ``pip install online-psp[river]``.
+"""OnlinePCA, and anomaly detection with it, with river's interface. Needs river: ``pip install online-psp[river]``.
 
 >>> from online_psp.integrations.river import OnlinePCA
 >>> pca = OnlinePCA(n_components=1)
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 class OnlinePCA(base.MiniBatchTransformer):
     """Principal components of a stream of dictionaries.
 
-    The features are those of the first sample, in any order. One that is absent later, or None or NaN, is a missing value; one that
-    turns up later is not used.
+    The features are those of the first sample, in any order. A feature that is absent, None or NaN later is a missing value; a new
+    feature is ignored.
 
     Parameters
     ----------
     n_components
-        How many components; outputs are named ``pc0``, ``pc1``, …
+        Number of components; outputs are named ``pc0``, ``pc1``, …
     algorithm
         Streaming algorithm to use, a name in `online_psp.ALGORITHMS`.
     oversample
-        Directions kept beyond `n_components`; as many again and eight more by default.
+        Directions kept beyond `n_components`; as many again and 32 more by default.
     whiten
-        Scale the outputs to unit variances.
+        Whether to scale the outputs to unit variances.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class OnlinePCA(base.MiniBatchTransformer):
                 self._model.partial_fit(row[np.newaxis])
 
     def transform_one(self, x: dict[Any, Any]) -> dict[str, float]:
-        """Coordinates along the components; zero before anything was learned."""
+        """Coordinates along the components; zero before anything is learned."""
         scores = np.zeros(self.n_components)
         if self._model is not None:
             found = self._model.transform(self._row(x)[np.newaxis])[0]
@@ -103,7 +103,7 @@ class OnlinePCA(base.MiniBatchTransformer):
         if self._model.missing == "impute" or not np.isnan(rows).any():
             self._model.partial_fit(rows)
             return
-        for row in rows:  # what is expected of one follows from those before it
+        for row in rows:  # the expected values of a row follow from the rows before it
             self._model.partial_fit(_expected(self._model, row[np.newaxis]))
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
@@ -134,24 +134,24 @@ class OnlinePCA(base.MiniBatchTransformer):
         return self._usable(np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan)))
 
     def _usable(self, rows: Array) -> Array:
-        """Rows as the model takes them: the published algorithms need them full."""
+        """Rows in the form that the model takes: the published algorithms need missing values filled in."""
         assert self._model is not None
         return rows if self._model.missing == "impute" else _expected(self._model, rows)
 
 
 class SubspaceAnomaly(AnomalyDetector):
-    """Anomalies by their distance from the principal subspace of a stream of dictionaries, and by how far out they are within it.
+    """Anomaly detector: scores samples by their distance from the principal subspace, and by how far out they are within it.
 
     The score is the larger of Hotelling's T² and the squared prediction error (SPE), each in units of its limit at the level `alpha`:
-    ordinary samples rarely exceed 1. It is 0 before there are enough samples to tell, twenty at least.
+    ordinary samples rarely exceed 1. It is 0 before there are enough samples to tell, at least twenty.
 
-    The features are those of the first sample, in any order. One that is absent later, or None or NaN, counts as what the model expects
-    given the others, so that it says nothing; one that turns up later is not used.
+    The features are those of the first sample, in any order. A feature that is absent, None or NaN later is replaced by what the model
+    expects given the others, so it does not affect the score; a new feature is ignored.
 
     Parameters
     ----------
     n_components
-        How many components the subspace has, at most.
+        Largest number of components of the subspace.
     half_life
         Number of samples after which a sample counts half; by default nothing is forgotten.
     alpha
@@ -198,7 +198,7 @@ class SubspaceAnomaly(AnomalyDetector):
             self._monitor.update_one(self._row(x))
 
     def score_one(self, x: dict[Any, float]) -> float:
-        """The larger of both scores, each in units of its limit; 0 before anything is known."""
+        """The larger of the two scores, each in units of its limit; 0 before there are enough samples."""
         if self._monitor is None:
             return 0.0
         found = self._monitor.score(self._row(x)[np.newaxis])
@@ -217,7 +217,7 @@ def _row(x: dict[Any, Any], features: list[Any]) -> Array:
 
 
 def _expected(model: _pca.OnlinePCA, rows: Array) -> Array:
-    """Rows, (n, D), with what the model expects where values are missing, for those who take no missing values."""
+    """Rows, (n, D), with missing values replaced by what the model expects, for algorithms that take no missing values."""
     if not np.isnan(rows).any() or not model.__sklearn_is_fitted__():
         return rows
     return np.asarray(model.impute(rows))

@@ -1,4 +1,4 @@
-"""Watch a stream: how unusual rows are, which are outliers, and when the stream has changed."""
+"""Monitoring a stream: how unusual rows are, which are outliers, and when the stream has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts that a monitor looks for drift on: log SPE, log T², and the overlap of two subspaces."""
+"""The charts on which a monitor looks for drift: log SPE, log T², and the overlap of two subspaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from online_psp.monitoring.detectors import Cusum, check_detector, fresh, rows_s
 
 SPE, T2, SUBSPACE = "spe", "t2", "subspace"
 CHARTS = (SPE, T2, SUBSPACE)
-_LOOKS = 30  # comparisons of the two subspaces before one can be an alarm
+_LOOKS = 30  # comparisons of the two subspaces before there can be an alarm
 
 
 class Found(NamedTuple):
@@ -19,7 +19,7 @@ class Found(NamedTuple):
 
     chart: str
     since: int
-    """How many of the last rows are thought to come after it."""
+    """Estimated number of rows since the change."""
 
 
 class Charts:
@@ -44,20 +44,20 @@ class Charts:
         return self.detector is not None
 
     def start(self) -> None:
-        """Begin all charts anew."""
+        """Start all charts anew."""
         if self.detector is not None:
             self.on = {SPE: fresh(self.detector), T2: fresh(self.detector)}
-            # Neighbouring looks share rows; an allowance of a whole standard deviation is beyond what that does.
+            # Neighbouring comparisons share rows; an allowance of a whole standard deviation more than makes up for it.
             self.on[SUBSPACE] = Cusum(12.0, allowance=1.0, warmup=_LOOKS, clip=4.0, correlated=False, upward=True)
 
     def copied(self) -> Self:
-        """As they stand, to come back to."""
+        """A copy of the charts as they are, to return to."""
         other = copy.copy(self)
         other.on = {name: copy.copy(chart) if isinstance(chart, Cusum) else copy.deepcopy(chart) for name, chart in self.on.items()}
         return other
 
     def look(self, spe: Floats, t2: Floats) -> tuple[Found | None, int]:
-        """Take in values of the first two charts up to the first alarm: the alarm, and how many rows that took."""
+        """Add values to the first two charts up to the first alarm; returns the alarm, and the number of rows up to it."""
         if self.detector is None:
             return None, len(spe)
         outside, inside = self.on[SPE], self.on[T2]
@@ -69,7 +69,7 @@ class Charts:
         return None, len(spe)
 
     def compare(self, overlap: float, rows: int) -> Found | None:
-        """Take in the overlap of two subspaces, `rows` rows after the one before."""
+        """Add an overlap of the two subspaces, `rows` rows after the last one."""
         chart = self.on[SUBSPACE]
         chart.update(math.log(max(1.0 - overlap, 1e-12)))
         return Found(SUBSPACE, chart.since * rows) if chart.drift_detected else None

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 from online_psp.engine.checks import check_count
 
-_UNTOLD = 32  # values after a change, where a detector does not say
+_UNTOLD = 32  # assumed number of values after a change, if a detector does not tell
 
 
 class Detector(Protocol):
-    """What a monitor needs of a detector; all of ``river.drift`` has it."""
+    """The interface that a monitor needs; all detectors of ``river.drift`` have it."""
 
     @property
     def drift_detected(self) -> bool:
@@ -22,7 +22,7 @@ class Detector(Protocol):
 
 
 def check_detector(detector: Any) -> None:
-    """Raise a TypeError that names what is missing."""
+    """Raise a TypeError that names what a detector lacks."""
     missing = [name for name in ("update", "drift_detected") if not hasattr(detector, name)]
     if missing or isinstance(detector, type):
         lacks = f"it has no {' and no '.join(missing)}" if missing else "it is a class; pass an object of it"
@@ -30,21 +30,22 @@ def check_detector(detector: Any) -> None:
 
 
 def fresh(detector: Any) -> Any:
-    """Another detector of the same kind that has seen nothing."""
+    """A new detector of the same kind that has seen no values."""
     return detector.clone() if hasattr(detector, "clone") else copy.deepcopy(detector)
 
 
 def rows_since(*detectors: Any) -> int:
-    """How many of the last values are thought to come after a change that one of the detectors has found.
+    """Estimated number of values since a change that one of the detectors has found.
 
-    A CUSUM tells when its sum began to rise, often a little too early; another that has come half the way tells better if it says later.
+    A CUSUM knows when its sum began to rise, which is often a little too early. If another is half way to an alarm and says later, that is
+    the better estimate.
     """
     told = [each.since for each in detectors if isinstance(each, Cusum) and max(each.state.high, each.state.low) > each.threshold / 2]
     return min(told, default=_UNTOLD)
 
 
 class CusumParameters(NamedTuple):
-    """What a `Cusum` is made with."""
+    """The parameters of a `Cusum`."""
 
     threshold: float
     allowance: float
@@ -67,35 +68,35 @@ class CusumState(NamedTuple):
     high: float = 0.0
     low: float = 0.0
     since_high: int = 0
-    """Values since the upper sum was last zero: those that speak for a change."""
+    """Values since the upper sum was last zero: the evidence for a change."""
     since_low: int = 0
     alarm: bool = False
 
 
 class Cusum:
-    """Two-sided CUSUM of standardised values: it adds up what lies beyond an allowance, and raises an alarm when the sum is too large.
+    """Two-sided CUSUM of standardised values: sums the deviations beyond an allowance, and raises an alarm when a sum is too large.
 
-    The level and the spread of ordinary values are learned along the way: from the first `warmup` values alone, without alarms, and from
-    all values after that. Each value is cut to `clip` standard deviations, so that one gross value is no change: at least
-    ``threshold / (clip − allowance)`` values must agree. After an alarm the next value begins anew.
+    The level and the spread of ordinary values are learned on the way: from the first `warmup` values, without alarms, and then from all
+    values. Each value is clipped to `clip` standard deviations, so that one gross value is no change: at least
+    ``threshold / (clip − allowance)`` values must agree. After an alarm the detector starts anew with the next value.
 
-    Where neighbouring values are correlated the sum runs over what each says beyond the one before it (a first-order autoregression whose
-    coefficient is learned too). Independent values lose nothing by that.
+    If neighbouring values are correlated, the part of each value that the one before it predicts is removed first (a first-order
+    autoregression, whose coefficient is learned too). This costs nothing for independent values.
 
     Parameters
     ----------
     threshold : float
-        Alarm when a sum exceeds it, in standard deviations.
+        Raise an alarm when a sum exceeds this, in standard deviations.
     allowance : float
-        Half of the shift to be found quickly, in standard deviations.
+        Half of the shift that should be found quickly, in standard deviations.
     warmup : int
         Values to learn from before there can be an alarm.
     clip : float
         Largest size of a standardised value.
     correlated : bool
-        Whether to take out the correlation of neighbouring values.
+        Whether to remove the correlation of neighbouring values.
     upward : bool
-        Only look for values that have become larger.
+        Whether to look only for an increase.
 
     Examples
     --------
@@ -135,27 +136,27 @@ class Cusum:
 
     @property
     def since(self) -> int:
-        """How many of the last values speak for the change of which the larger sum tells."""
+        """Number of values that have gone into the larger of the two sums."""
         return self.state.since_high if self.state.high >= self.state.low else self.state.since_low
 
     def clone(self) -> Cusum:
-        """Another one with the same parameters that has seen nothing."""
+        """A new detector with the same parameters that has seen no values."""
         return Cusum(**self.parameters()._asdict())
 
     def parameters(self) -> CusumParameters:
         return CusumParameters(self.threshold, self.allowance, self.warmup, self.clip, self.correlated, self.upward)
 
     def average_run_length(self, shift: float = 0.0) -> float:
-        """Mean number of independent Gaussian values, shifted by so many standard deviations, until an alarm.
+        """Mean number of independent Gaussian values until an alarm, if they are shifted by `shift` standard deviations.
 
-        Siegmund's approximation, for level and spread that are known. Those learned from few values make it shorter.
+        Siegmund's approximation for a known level and spread. If these are learned from few values, runs are shorter.
         """
         b = self.threshold + 1.166
         sides = [_run_length(sign * shift - self.allowance, b) for sign in ((1.0,) if self.upward else (1.0, -1.0))]
         return 1.0 / sum(1.0 / side for side in sides)
 
     def update(self, x: float) -> None:
-        """Take in one value; what is not finite is left out."""
+        """Add one value; values that are not finite are ignored."""
         s = self.state
         if s.alarm:
             s = CusumState()
@@ -169,7 +170,7 @@ class Cusum:
             correlation = min(max(s.lagged / (s.seen - 1), 0.0), 0.99) if self.correlated else 0.0
             step = (z - correlation * s.last) / math.sqrt(1.0 - correlation * correlation)
             step = min(max(step, -self.clip), self.clip)
-            # A gross value moves the level by no more than what the sum makes of it.
+            # A gross value moves the level no more than the clipped value does.
             x = s.mean + z * math.sqrt(s.scatter / (s.seen - 1))
         high = max(s.high + step - self.allowance, 0.0) if since >= 0 else 0.0
         low = 0.0 if self.upward or since < 0 else max(s.low - step - self.allowance, 0.0)
@@ -189,15 +190,15 @@ class Cusum:
         )
 
     def _standardised(self, s: CusumState, x: float) -> float:
-        """The value in standard deviations from the level so far, cut to `clip`."""
+        """The value in standard deviations from the level so far, clipped to `clip`."""
         deviation = math.sqrt(s.scatter / (s.seen - 1)) if s.seen > 1 else 0.0
-        if deviation <= 1e-12 * abs(s.mean):  # all values were the same: anything else is far off
+        if deviation <= 1e-12 * abs(s.mean):  # all values were the same: any other is far off
             return 0.0 if s.seen < 2 or abs(x - s.mean) <= 1e-12 * abs(s.mean) else math.copysign(self.clip, x - s.mean)
         return min(max((x - s.mean) / deviation, -self.clip), self.clip)
 
 
 def _run_length(drift: float, b: float) -> float:
-    """Of a one-sided CUSUM whose steps have this mean and variance one; b is the threshold with its overshoot."""
+    """Mean run length of a one-sided CUSUM whose steps have this mean and variance one; b is the threshold with its overshoot."""
     if abs(drift) < 1e-9:
         return b * b
     exponent = -2.0 * drift * b

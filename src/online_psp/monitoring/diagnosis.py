@@ -1,4 +1,4 @@
-"""What has changed, told from the rows since the change: the mean, the spread, or the directions."""
+"""Diagnosis of a change from the rows since: has the mean changed, the spread, or the directions?"""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ KINDS = (MEAN, SPREAD, DIRECTION)
 
 
 def diagnose(rows: AnyRows, since: int, seen: Snapshot, moments: SpeMoments) -> str:
-    """Which of the three kinds of change explains the rows since it.
+    """Which of three kinds of change explains the rows since: "mean", "spread" or "direction".
 
-    Rows that have moved together have products ``(x_i − μ)·(x_j − μ)`` that are positive in the mean: their mean over i ≠ j is the squared
-    length of the move, without bias. If that is more than a third of what the rows have beyond the ordinary, it is the *mean*. If not, and
-    what they have outside the subspace lies along fewer directions than before (the squared cosines between rows are twice as large), it
-    is the *directions*. All else is *spread*: more or less of the same. The products are taken within the subspace or away from it,
-    wherever the rows are further from the ordinary.
+    If rows have moved together, their products ``(x_i − μ)·(x_j − μ)`` are positive on average: the mean over i ≠ j is an unbiased
+    estimate of the squared length of the move. If it is more than a third of what the rows have in excess of the ordinary, the *mean* has
+    changed. If not, and the part of the rows outside the subspace lies along fewer directions than before (the squared cosines between
+    rows are twice as large), the *directions* have changed. Everything else is *spread*. The products are taken within the subspace or
+    outside it, wherever the rows are further from the ordinary.
 
     Parameters
     ----------
     rows : rows
-        The last ones.
+        The last rows.
     since : int
-        How many of them come after the change.
+        Number of them that come after the change.
     seen : Snapshot
-        The model before it.
+        The model before the change.
     moments : SpeMoments
-        Ordinary SPE.
+        Moments of the ordinary SPE.
     """
     K = len(seen.variances)
     products, y = gram(rows, seen)
@@ -52,7 +52,7 @@ def diagnose(rows: AnyRows, since: int, seen: Snapshot, moments: SpeMoments) -> 
 
 
 def _level(spe: Floats, moments: SpeMoments) -> tuple[float, float]:
-    """Median of the SPE before the change, and a deviation that single outliers do not move; by the moments where there are few rows."""
+    """Median of the SPE before the change, and a robust deviation; from the moments if there are few rows."""
     if len(spe) < _ENOUGH:
         return moments.mean, moments.deviation
     level = float(np.median(spe))
@@ -65,11 +65,11 @@ def _pairs(products: Floats) -> Floats:
 
 
 def _alignment(products: Floats) -> float:
-    """Mean squared cosine between rows, from their products (n, n): one over the number of directions that they lie along equally."""
+    """Mean squared cosine between rows, from their products (n, n): 1/d for rows spread equally over d directions."""
     sizes = np.sqrt(np.maximum(np.diagonal(products), np.finfo(np.float64).tiny))
     return float((_pairs(products / sizes / sizes[:, np.newaxis]) ** 2).mean())
 
 
 def _ordinary(products: Floats, moments: SpeMoments) -> float:
-    """Alignment before the change, where there are rows enough; by the moments of the SPE otherwise."""
+    """Alignment before the change; from the moments of the SPE if there are too few rows."""
     return _alignment(products) if len(products) >= _ENOUGH else 1.0 / moments.degrees

@@ -1,4 +1,4 @@
-"""Monitors as model files."""
+"""Saving monitors to model files, and loading them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
 _LARGEST = 1e152  # squares of it are in range
-_LEAST = 1e-40  # of the largest variance: smaller ones are left out
-_ORTHONORMAL = 1e-3  # how far directions in single precision may be from it
+_LEAST = 1e-40  # relative to the largest variance: smaller ones are left out
+_ORTHONORMAL = 1e-3  # allowed distance from orthonormal, for directions in single precision
 
 
 class MonitorState(NamedTuple):
-    """Everything that a monitor has learned, but for its models, its recent rows and its alarms."""
+    """Everything that a monitor has learned, except its models, its recent rows and its alarms."""
 
     n_rows: int
     n_left_out: int
     overlap: float | None
     last_time: float | None
-    """Of the last row, where ages are times."""
+    """Time of the last row, if ages are times."""
     places: PlacesState
     judge: JudgeState
 
@@ -54,7 +54,7 @@ class _Parameters(NamedTuple):
 
 
 def save(monitor: Monitor, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
-    """Write a monitor, and where its run over a source stands; nothing is written where its detector is not one of ours."""
+    """Write a monitor, and the state of its run over a source; raises a TypeError if its detector is not a `Cusum`."""
     with monitor._lock:
         detector = monitor.detector
         if detector is not None and type(detector) is not Cusum:
@@ -150,7 +150,7 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
     if moments.level > LARGEST or max(moments.weight, moments.squares, moments.scatter) > 1e80 * LARGEST**2:
         raise ModelFileError("its moments are larger than any")
     if ((judge.fading <= 0) | (judge.fading > 1)).any():
-        raise ModelFileError("its scores fade what comes before them by more than all, or by less than nothing")
+        raise ModelFileError("its scores have decays that are not between 0 and 1")
     if not memory.in_time and {state.last_time, places.last_time, places.start_time, judge.last_time} != {None}:
         raise ModelFileError("its rows have times, and it does not forget by time")
     if seen is not None and (

@@ -1,4 +1,4 @@
-"""Scores rows by a model as it stood at the last place, and holds what ordinary scores are."""
+"""Scores rows by the model as of the last place, and keeps the statistics of ordinary scores."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from online_psp.pca import OnlinePCA
 
 
 class JudgeState(NamedTuple):
-    """What rows are judged by."""
+    """The state of a `Judge`."""
 
     seen: Snapshot | None = None
     """The model as of the last place; None before it has learned enough."""
     moments: SpeMoments = SpeMoments()
-    """Of the SPE, up to the last place."""
+    """Moments of the SPE, up to the last place."""
     pending: Annotated[Floats, "pending"] = np.zeros(0)
-    """SPE since then."""
+    """SPE of the rows since then."""
     fading: Annotated[Floats, "pending"] = np.zeros(0)
-    """What each of them leaves of everything before it."""
+    """Share of everything before that is left when each of them comes."""
     last_time: float | None = None
-    """Time of the last of them, where ages are times."""
+    """Time of the last of them, if ages are times."""
 
 
 class Judge:
-    """Says of rows how far they are from a model, and whether that is too far.
+    """Scores rows by their distance from a model, and tells which exceed a limit.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Judge:
         self.alpha, self._memory = alpha, memory
         self.state = JudgeState()
         self.limits = math.nan, math.nan
-        """Of T² and of the SPE."""
+        """Limits of T² and of the SPE."""
 
     @property
     def seen(self) -> Snapshot | None:
@@ -59,16 +59,16 @@ class Judge:
         return self.state.moments.take(self.state.pending, self.state.fading)
 
     def set_alpha(self, alpha: float) -> None:
-        """Judge by another level from now on."""
+        """Change the level of the limits."""
         self.alpha = alpha
         self._set_limits()
 
     def start(self) -> None:
-        """Forget what was ordinary."""
+        """Forget the statistics of ordinary scores."""
         self.restore(JudgeState())
 
     def restore(self, state: JudgeState) -> None:
-        """Take up a state; limits follow from it."""
+        """Restore a state; the limits follow from it."""
         self.state = state
         self._set_limits()
 
@@ -81,7 +81,7 @@ class Judge:
         return scores, (scores.t2 > self.limits[0]) | (scores.spe > self.limits[1])
 
     def add(self, spe: Floats, seconds: Floats | None) -> None:
-        """Take in the SPE of ordinary rows, and their times where ages are times; NaN is left out."""
+        """Add the SPE of ordinary rows, with their times if ages are times; NaN is ignored."""
         known = np.isfinite(spe)
         if not known.any():
             return
@@ -95,13 +95,13 @@ class Judge:
         )
 
     def read(self, model: OnlinePCA) -> None:
-        """Judge by the model as it stands, and by all that was taken in."""
+        """Judge by the present model from now on, and by all scores added so far."""
         self.state = self.state._replace(moments=self.moments, pending=np.zeros(0), fading=np.zeros(0))
         if not model.__sklearn_is_fitted__():
             return
         seen = snapshot(model)
         K = len(seen.variances)
-        # Rows that come one by one can only add to what is known. Where ages are times, a pause takes it away.
+        # Rows can only add to what is known; but if ages are times, a pause takes it away.
         begun = self.seen is not None and not self._memory.in_time
         self.state = self.state._replace(seen=seen if K and (begun or seen.samples >= rows_needed(K)) else None)
         self._set_limits()

@@ -1,7 +1,7 @@
-"""How large T² and SPE are by chance: limits that ordinary rows exceed with a given probability.
+"""Limits of T² and SPE, which ordinary rows exceed with a given probability.
 
-They hold for rows that are about Gaussian and come independently of those that the model has learned. Heavy tails exceed them more often;
-rows that depend on each other exceed them as often, but in bursts.
+They hold for rows that are roughly Gaussian and independent of those that the model has learned. Rows with heavy tails exceed them more
+often; rows that depend on each other exceed them as often, but in bursts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from online_psp.monitoring.scores import Snapshot, snapshot
 from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
-"""Values that the moments of the SPE need before they are a limit."""
+"""Values that the moments of the SPE need before there is a limit."""
 LARGEST = 1e100
-"""What a value counts at most, in units of the moments."""
-_ROUNDING = 1e-12  # of the total variance: a smaller SPE is none
-_SETTLED = 30  # values from which on the spread is known well enough to tell gross ones
+"""Largest size at which a value is counted, in units of the moments."""
+_ROUNDING = 1e-12  # relative to the total variance: a smaller SPE is rounding
+_SETTLED = 30  # values after which the spread is known well enough to recognise gross ones
 _FEWER = 2.0 ** -np.arange(0.0, 8.0)  # of one direction
-_GROSS = 8.0  # deviations above the mean beyond which a value counts as much as one there
+_GROSS = 8.0  # values further above the mean, in deviations, are counted as this far
 
 
 class SpeMoments(NamedTuple):
     """Mean and variance of the SPE of the rows so far, with the weights that the model gives to the rows.
 
-    Each SPE is that of a row before the model has learned it.
+    Each SPE is computed before the model learns the row.
     """
 
     seen: int = 0
@@ -37,14 +37,14 @@ class SpeMoments(NamedTuple):
     squares: float = 0.0
     """Sum of the squared weights."""
     unit: float = 0.0
-    """A power of two of about the size of the first value, so that squares of values in any units are in range; 0 before there is one."""
+    """A power of two near the first value, so that squares neither overflow nor vanish; 0 before the first value."""
     level: float = 0.0
     """Mean, in this unit."""
     scatter: float = 0.0
     """Weighted sum of squared differences from the mean, in squares of this unit."""
 
     def take(self, values: Floats, decay: float | Floats = 1.0) -> SpeMoments:
-        """The moments after some more values, the newest last; each of them fades what came before by `decay`, one for all or (n,)."""
+        """The moments after more values, the newest last; each fades what came before by its `decay`, a number or (n,)."""
         n = len(values)
         if not n:
             return self
@@ -57,7 +57,7 @@ class SpeMoments(NamedTuple):
             self.seen >= _SETTLED and self.samples >= _SETTLED / 2
         ):  # one gross row must not make the spread, and with it the limit, meaningless
             values = np.minimum(values, self.level + _GROSS * math.sqrt(self._variance()))
-        after = np.cumprod(np.broadcast_to(decay, n)[::-1])[::-1]  # what is left of everything before each of them
+        after = np.cumprod(np.broadcast_to(decay, n)[::-1])[::-1]  # share of everything before that is left when each comes
         weights, left = np.append(after[1:], 1.0), float(after[0])
         added = float(weights.sum())
         level = float(weights @ values) / added
@@ -73,7 +73,7 @@ class SpeMoments(NamedTuple):
 
     @property
     def samples(self) -> float:
-        """How many values of equal weight would say as much: Kish's number."""
+        """Effective number of values: so many of equal weight would say as much (Kish)."""
         return self.weight * self.weight / self.squares if self.squares > 0 else 0.0
 
     @property
@@ -87,24 +87,24 @@ class SpeMoments(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Without bias, as in pandas' ``ewm``; NaN of fewer than two values."""
+        """Unbiased variance, as in pandas' ``ewm``; NaN for fewer than two values."""
         return self.deviation * self.deviation
 
     @property
     def degrees(self) -> float:
-        """The h of g χ²_h: along how many directions of equal variance the SPE would vary as much; NaN where it does not vary."""
+        """The h of g χ²_h, the effective number of directions in the SPE; NaN if it does not vary."""
         variance = self._variance()
         found = 2.0 * self.level**2 / variance if variance > 0 else math.nan
         return found if found > 0 else math.nan
 
     def _variance(self) -> float:
-        """In squares of the unit."""
+        """Variance, in squares of the unit."""
         left = self.weight - self.squares / self.weight if self.weight else 0.0
         return self.scatter / left if left > 0 and self.seen > 1 else math.nan
 
 
 def check_alpha(alpha: float) -> float:
-    """A level between 0 and 1."""
+    """A level between 0 and 1, checked."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
         raise TypeError(f"alpha must be a probability between 0 and 1; got {alpha!r}.")
     if not 0.0 < float(alpha) < 1.0:
@@ -115,7 +115,7 @@ def check_alpha(alpha: float) -> float:
 def t2_limit(model: OnlinePCA, alpha: float = 0.01) -> float:
     """T² that an ordinary row exceeds with probability alpha.
 
-    With K components learned from n rows (Kish's number, where they are weighted), T² of another Gaussian row is
+    With K components learned from n rows (Kish's effective number, if they are weighted), T² of another Gaussian row is
     ``K (n² − 1)/(n (n − K))`` times F with K and n − K degrees of freedom.
 
     Parameters
@@ -127,7 +127,7 @@ def t2_limit(model: OnlinePCA, alpha: float = 0.01) -> float:
     Returns
     -------
     float
-        NaN where there are not more rows than components: then nothing is known about the variances.
+        NaN if there are no more rows than components: then nothing is known about the variances.
     """
     return t2_limit_of(snapshot(model), check_alpha(alpha))
 
@@ -141,7 +141,7 @@ def t2_limit_of(seen: Snapshot, alpha: float) -> float:
 
 
 def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
-    """SPE that an ordinary row exceeds with probability alpha: that of g χ²_h with the mean and the variance found.
+    """SPE that an ordinary row exceeds with probability alpha: the quantile of g χ²_h with the mean and variance of `moments`.
 
     Parameters
     ----------
@@ -161,22 +161,22 @@ def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
 
 
 def _excess(h: float, alpha: float) -> float:
-    """What χ²_h exceeds with probability alpha, in units of its mean; along no fewer directions than where that is largest.
+    """The quantile that χ²_h exceeds with probability alpha, in units of its mean; for small h, the largest over larger h.
 
-    Below one direction a few large values of long ago make up the mean and the spread. With ever fewer of them the quantile falls to
-    nothing, and every row of today would exceed it.
+    With h below one, a few large values of long ago make up the mean and the spread. As h falls further, so does the quantile, to zero, and
+    then every new row would exceed it.
     """
     degrees = np.maximum(h, np.append(h, _FEWER))
     return float(np.max(chdtri(degrees, alpha) / degrees))
 
 
 def spe_limit_of(seen: Snapshot, moments: SpeMoments, alpha: float) -> float:
-    """`spe_limit`, kept above what is rounding beside the variance of the data."""
+    """`spe_limit`, but never below rounding relative to the variance of the data."""
     known = moments.seen >= LEAST_VALUES and moments.samples >= LEAST_VALUES / 2
     return max(spe_limit(moments, alpha), _ROUNDING * seen.total) if known else math.nan
 
 
 def isotropic_spe_limit(seen: Snapshot, alpha: float) -> float:
-    """SPE limit where no moments are known: as if the noise were equal along all directions that the model leaves out."""
+    """SPE limit if no moments are known: as if the noise were equal along all directions outside the model."""
     left_out = max(len(seen.mean) - len(seen.variances), 1)
     return max(seen.noise * float(chdtri(left_out, alpha)), _ROUNDING * seen.total, float(np.finfo(np.float64).tiny))

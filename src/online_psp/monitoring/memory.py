@@ -1,4 +1,4 @@
-"""How long a monitored model remembers, in rows or in time, and what a monitor can ask of it."""
+"""How long a monitored model remembers, in rows or in time, and what follows from that."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from online_psp.engine.types import Floats
 from online_psp.pca import OnlinePCA
 from online_psp.pca.forgetting import HalfLife, check_half_life, decays_of
 
-_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # of equal weight: so many before anything is scored
-_SETTLED_ROWS = 200  # of equal weight: so many before drift is looked for
-_SETTLED_LIVES = 4.25  # half-lives after which a model knows nine tenths of what it will ever know at a time
+_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # rows of equal weight before anything is scored
+_SETTLED_ROWS = 200  # rows of equal weight before drift is looked for
+_SETTLED_LIVES = 4.25  # half-lives after which a model has nine tenths of the effective rows that it will ever have
 
 
 def rows_needed(K: int) -> int:
@@ -28,52 +28,52 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, model: OnlinePCA) -> Self:
-        """That of a model; a ValueError where it is too short for rows to be judged by what is remembered."""
+        """The memory of a model; raises a ValueError if it is too short to judge rows by."""
         memory = cls(check_half_life(model.half_life))
         wanted: Any = model.n_components
         needed = rows_needed(wanted if isinstance(wanted, int) else 0)
         if memory.remembered <= needed:
             raise ValueError(
-                f"half_life={model.half_life} remembers as much as {memory.remembered:.0f} rows of equal weight, and to score rows "
+                f"half_life={model.half_life} remembers only as much as {memory.remembered:.0f} rows of equal weight; to score rows "
                 f"a monitor needs {needed}; take a longer half-life."
             )
         return memory
 
     @property
     def in_time(self) -> bool:
-        """Whether ages are times, and not numbers of rows."""
+        """Whether ages are times, not numbers of rows."""
         return self.half_life is not None and self.half_life.in_time
 
     @property
     def rows(self) -> float:
-        """Half-life in rows; infinite where nothing is forgotten, or where that depends on how often rows come."""
+        """Half-life in rows; infinite if nothing is forgotten, or if ages are times."""
         return math.inf if self.half_life is None or self.half_life.in_time else self.half_life.length
 
     @property
     def seconds(self) -> float:
-        """Half-life in seconds; infinite where ages are not times."""
+        """Half-life in seconds; infinite if ages are not times."""
         return self.half_life.length if self.half_life is not None and self.half_life.in_time else math.inf
 
     @property
     def remembered(self) -> float:
-        """How many rows of equal weight the model will ever know at a time, where that can be told beforehand."""
+        """Largest effective number of rows that the model will ever have, if it is known in advance."""
         decay = 2.0 ** (-1.0 / self.rows)
         return math.inf if decay == 1.0 else (1.0 + decay) / (1.0 - decay)
 
     def settled(self, samples: float, elapsed: float) -> bool:
-        """Whether a model of so many rows of equal weight, so many seconds after it began, changes slowly enough to look for drift."""
+        """Whether a model changes slowly enough to look for drift, given its effective rows and the seconds since it began."""
         return samples >= min(_SETTLED_ROWS, 0.9 * self.remembered) or elapsed >= _SETTLED_LIVES * self.seconds
 
     def decays(self, seconds: Floats | None, last: float | None, n: int) -> Floats:
-        """What is left of everything before when each of n rows comes, (n,)."""
+        """Share of everything before that is left when each of n rows comes, (n,)."""
         return np.broadcast_to(decays_of(self.half_life, seconds, last), n)
 
     def fast(self, wanted: Any, K: int) -> Any:
-        """Half-life of the second model, as asked for; "auto" is a number of rows."""
+        """Half-life of the second model; "auto" becomes a number of rows."""
         return min(max(50.0, 10.0 * K), self.rows / 4.0) if wanted == "auto" else wanted
 
     def check_fast(self, value: Any) -> Any:
-        """What a user asks for the second model, as a number of rows, text, or None."""
+        """The half-life that a user gave for the second model, checked: a number of rows, text, or None."""
         if value is None or (isinstance(value, str) and value == "auto"):
             return value
         try:
@@ -83,5 +83,5 @@ class Memory(NamedTuple):
             raise kind(f"fast_half_life must be a number of rows, a time such as '2min', 'auto' or None; got {value!r}.") from None
         assert found is not None
         if found.in_time and not self.in_time:
-            raise ValueError(f"fast_half_life={value!r} is a time, and the half_life of the model is not; give a number of rows.")
+            raise ValueError(f"fast_half_life={value!r} is a time, but the half_life of the model is not; give a number of rows.")
         return f"{found.length!r}s" if found.in_time else found.length

@@ -1,4 +1,4 @@
-"""Monitor: an OnlinePCA that says of each row how unusual it is, before it learns from it, and when the stream has changed."""
+"""Monitor: scores each row with an OnlinePCA before the model learns from it, and reports when the stream has changed."""
 
 from __future__ import annotations
 
@@ -39,52 +39,52 @@ class _Given(NamedTuple):
     """Rows of a call, checked."""
 
     X: Any
-    """As they came; None for a single row."""
+    """The rows as they were given; None for a single row."""
     rows: AnyRows
     seconds: Floats | None
-    """(n,), where ages are times."""
+    """(n,), if ages are times."""
 
 
 class Monitor:
     """Score each row of a stream before it is learned, flag outliers, and raise an alarm when the stream has changed.
 
-    Scores and limits are those of the model as it stood at the last of certain *places* of the stream: after the first row, then ever
-    more rarely, after an eighth more rows each time, and at least every `refresh` rows (or an eighth of the half-life, if that is less).
-    So they do not depend on how the stream is cut into calls, and no row is scored by a model that has learned it. Where the half-life is
-    a time, places are at most an eighth of it apart in time, and a pause so long that too little is remembered makes scores NaN again.
+    The model is read at certain *places* of the stream: after the first row, then each time an eighth more rows have come, and at least
+    every `refresh` rows (or an eighth of the half-life, if that is less). Scores and limits are those of the model at the last place. So
+    they do not depend on how the stream is cut into calls, and no row is scored by a model that has learned it. If the half-life is a time,
+    places are at most an eighth of it apart; after a pause so long that too little is remembered, scores are NaN again.
 
     Drift is looked for on three charts: detectors on log SPE and on log T², and a comparison of the subspace with that of a second model
-    that forgets faster (their overlap ``‖C_slow C_fastᵀ‖²/K``). Each alarm says what has changed. After an alarm all charts begin anew.
+    that forgets faster (their overlap ``‖C_slow C_fastᵀ‖²/K``). Each alarm says what has changed. After an alarm all charts start anew.
 
-    Before there are enough rows T², SPE and limits are NaN, and no row is an outlier: T² and SPE need a model of 20 rows of equal weight,
-    and 5 a component; the limit of the SPE needs 30 such scores more. Drift is looked for from 200 rows on, and a `Cusum` first learns from
-    200 more what is ordinary: so there can be no alarm in the first 400 rows, nor in the 400 after a reset.
+    Until there are enough rows, T², SPE and limits are NaN, and no row is an outlier: T² and SPE need a model of at least 20 rows of equal
+    weight, and 5 per component; the limit of the SPE needs 30 such scores more. Drift is looked for after 200 rows, and a `Cusum` first
+    learns from 200 more what is ordinary. So there can be no alarm in the first 400 rows, nor in the 400 rows after a reset.
 
     Parameters
     ----------
     model : OnlinePCA
-        It learns, and may have learned before. With ``standardize=True`` rows are scored in units of the features' deviations, and a
+        The model to train; it may have learned before. With ``standardize=True`` features are scored in units of their deviations, and a
         feature that has been constant so far in its own units.
     alpha : float
         Share of ordinary rows that exceed each limit.
     learn_outliers : bool
-        Whether the model learns from rows that exceed a limit. If not, a lasting change is never learned, so that `on_drift` should be
-        "reset"; and the limits shrink a little, since the largest ordinary rows are left out as well.
+        Whether the model learns from rows that exceed a limit. If not, it never learns a lasting change, so `on_drift` should be "reset";
+        and the limits shrink a little, because the largest ordinary rows are left out as well.
     detector : detector, "cusum" or None
-        For log SPE and for log T²: an object of which each chart takes a copy, by default a `Cusum`. Any of ``river.drift`` will do. None
-        looks for no drift at all.
+        Detector for log SPE and log T²: an object of which each chart takes a copy, such as one of ``river.drift``; a `Cusum` by default.
+        With None, no drift is looked for.
     on_drift : "flag", "reset" or callable
-        What to do at an alarm, apart from saying so. "reset" starts the model anew from the rows since the change, as far as they are kept.
-        A callable gets the monitor and the `Alarm`, after the row that raised it was learned. An error in it ends the call: `n_rows` then
-        says how many rows have been learned, that one included.
+        What to do at an alarm, besides reporting it. "reset" starts the model anew from the rows since the change, as far as they are kept.
+        A callable is called with the monitor and the `Alarm`, after the row that raised it was learned. If it raises an error, the call
+        ends; `n_rows` then says how many rows have been learned, including that one.
     fast_half_life : float, text, "auto" or None
-        Of the second model, in rows, or as a time such as "2min" where that of the model is a time. "auto" takes 50 rows, or 10 a
-        component if that is more, but at most a quarter of the model's own half-life in rows. None does without it, and halves the time
-        a row.
+        Half-life of the second model: in rows, or a time such as "2min" if that of the model is a time. "auto" takes 50 rows, or 10 per
+        component if that is more, but at most a quarter of the model's own half-life in rows. None does without the second model, which
+        halves the time per row.
     refresh : int
-        Rows between the places at which the model is read, at most.
+        Most rows between two places at which the model is read.
     recent : int
-        Rows kept to start anew from.
+        Number of recent rows to keep, to start anew from.
 
     Attributes
     ----------
@@ -92,10 +92,10 @@ class Monitor:
     n_rows : int
         Rows given so far.
     n_left_out : int
-        Rows that were not learned since they exceed a limit.
+        Rows that were not learned because they exceed a limit.
     alarms : list of Alarm
     overlap : float
-        Of the two subspaces at the last place; NaN where there is none.
+        Overlap of the two subspaces at the last place; NaN if there is none.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class Monitor:
         self.n_rows = self.n_left_out = 0
         self.overlap = math.nan
         self.witness: Callable[[Alarm, AnyRows, Snapshot, tuple[float, float]], None] | None = None
-        """Called at an alarm with the row that raised it, the model that judged it, and its limits; belongs to this process alone."""
+        """Called at an alarm with the row that raised it, the model that judged it, and its limits; not saved."""
         self._lock = model_lock()
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
@@ -145,7 +145,7 @@ class Monitor:
 
     @property
     def alpha(self) -> float:
-        """Share of ordinary rows that exceed each limit; it may be changed while the stream goes on."""
+        """Share of ordinary rows that exceed each limit; it may be changed at any time."""
         return self._judge.alpha
 
     @alpha.setter
@@ -155,7 +155,7 @@ class Monitor:
 
     @property
     def on_drift(self) -> OnDrift:
-        """What to do at an alarm; it may be changed while the stream goes on."""
+        """What to do at an alarm; it may be changed at any time."""
         return self._on_drift
 
     @on_drift.setter
@@ -166,12 +166,12 @@ class Monitor:
 
     @property
     def refresh(self) -> int:
-        """Rows between the places at which the model is read, at most."""
+        """Most rows between two places at which the model is read."""
         return self._places.refresh
 
     @property
     def detector(self) -> Any:
-        """What looks for drift on log SPE and log T²: the object of which each chart has a copy."""
+        """The detector for log SPE and log T², of which each chart has a copy."""
         return self._charts.detector
 
     @property
@@ -190,7 +190,7 @@ class Monitor:
         X : (n, D)
             Dense, sparse or, with scikit-learn's ``array_api_dispatch``, of another array library; as for `OnlinePCA.partial_fit`.
         times : (n,), optional
-            Of the rows, where the half-life of the model is a time; as for `OnlinePCA.partial_fit`.
+            Times of the rows, if the half-life of the model is a time; as for `OnlinePCA.partial_fit`.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Monitor:
             return self._update(given)
 
     def update_one(self, x: Array, time: Any = None) -> Update:
-        """Score one row (D,), and learn from it, with less overhead than `update`; plain values in place of arrays."""
+        """Score one row (D,), and learn from it, with less overhead than `update`; returns plain values in place of arrays."""
         row = np.asarray(x)
         if row.ndim != 1:
             raise ValueError(f"update_one takes one row of shape (D,); got shape {row.shape}.")
@@ -218,7 +218,7 @@ class Monitor:
             return Update(*(field[0].item() for field in found))
 
     def score(self, X: ArrayLike) -> Update:
-        """Score rows (n, D) by the model as of the last place, and learn nothing; `drift` is "" throughout."""
+        """Score rows (n, D) by the model as of the last place, without learning; `drift` is always ""."""
         with self._lock:
             rows = self._checked(X)
             found, (scores, outlier) = unknown(len(rows)), self._judge.scored(rows)
@@ -226,7 +226,7 @@ class Monitor:
             return found._replace(t2=scores.t2, spe=scores.spe, outlier=outlier)
 
     def _checked(self, X: ArrayLike) -> AnyRows:
-        """Rows that can be learned, all of them, or an error before anything has changed."""
+        """The rows, checked; raises an error, before anything has changed, if any of them cannot be learned."""
         if check_half_life(self.model.half_life) != self._memory.half_life:
             was = None if self._memory.half_life is None else self._memory.half_life.length
             raise ValueError(f"half_life of the model was {was} and is {self.model.half_life} now; set it back.")
@@ -241,7 +241,7 @@ class Monitor:
         return rows
 
     def _check_values(self, rows: AnyRows) -> None:
-        """Raise an error where a row is not finite, or too large for one of the models."""
+        """Raise an error if a row is not finite, or too large for one of the models."""
         check_full(self.model, rows)
         for model in (self.model, self._fast):
             if model is not None:
@@ -256,7 +256,7 @@ class Monitor:
         return found
 
     def _piece(self, given: _Given, start: int, found: Update) -> int:
-        """Take rows up to the next place, or up to an alarm; how many those are."""
+        """Take rows up to the next place or an alarm; returns their number."""
         seconds = given.seconds
         stop = min(len(given.rows), start + self._places.ahead(self.n_rows, None if seconds is None else seconds[start:]))
         part, judge = given.rows[start:stop], self._judge
@@ -287,7 +287,7 @@ class Monitor:
         return n
 
     def _learn(self, given: _Given, part: AnyRows, start: int, kept: NDArray[np.bool_]) -> None:
-        """Let both models learn from a part of the rows, the slow one from those that are to be kept."""
+        """Let both models learn from a part of the rows; the slow one only from those in `kept`."""
         numbers = np.flatnonzero(kept)
         seconds = None if given.seconds is None else given.seconds[start : start + len(part)]
         fast = self._fast_model() if self.model.__sklearn_is_fitted__() else None
@@ -298,7 +298,7 @@ class Monitor:
             if fast is not None:
                 fast.fit_next(row, time if _in_time(fast) else None)
             return
-        if len(numbers):  # columns of a data frame have names, which the model knows
+        if len(numbers):  # keep a data frame, whose column names the model checks
             named = hasattr(given.X, "columns")
             taken = _safe_indexing(given.X, start + numbers) if named else native(part if kept.all() else part.take(numbers))
             self.model.partial_fit(taken, times=None if seconds is None else seconds[numbers])
@@ -315,7 +315,7 @@ class Monitor:
         return seen is not None and self._memory.settled(seen.samples, self._places.elapsed())
 
     def _arrive(self) -> Found | None:
-        """Read the model; an alarm where the two models differ as they did not before."""
+        """Read the model; returns an alarm if the two models differ more than before."""
         passed = self._places.arrive(self.n_rows, self._last_time)
         self._judge.read(self.model)
         self.overlap = math.nan
@@ -332,7 +332,7 @@ class Monitor:
     # Drift
 
     def _raise(self, found: Found) -> str:
-        """Record an alarm, begin all charts anew, and do what is to be done."""
+        """Record an alarm, start all charts anew, and do what `on_drift` says."""
         judge = self._judge
         assert judge.seen is not None
         since = min(max(found.since, 2), len(self._recent))
@@ -352,7 +352,7 @@ class Monitor:
         return kind
 
     def reset(self, n: int) -> None:
-        """Start the model anew from the last n rows, as far as they are kept; without any, from the next row."""
+        """Start the model anew from the last n rows, as far as they are kept; if none are, from the next row."""
         with self._lock:
             n = min(n, len(self._recent))
             if n < 1:
@@ -372,7 +372,7 @@ class Monitor:
             self._judge.read(self.model)
 
     def _fast_model(self) -> OnlinePCA | None:
-        """The model that forgets faster, made when the first row comes."""
+        """The model that forgets faster, created at the first row."""
         if not self._charts or self.fast_half_life is None:
             return None
         if self._fast is None:
@@ -383,7 +383,7 @@ class Monitor:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the monitor and its models to a file, mid-stream; one that is loaded again goes on bit for bit."""
+        """Write the monitor and its models to a file; a monitor loaded from it continues bit for bit."""
         from online_psp.monitoring.files import save
 
         save(self, path)
@@ -396,7 +396,7 @@ class Monitor:
         ----------
         path : path
         on_drift : "flag", "reset" or callable, optional
-            Another reaction to alarms than the one it was saved with; needed where that was a function, which a file cannot hold.
+            Reaction to alarms, in place of the saved one; required if that was a function, which a file cannot hold.
         """
         from online_psp.monitoring.files import load
 
@@ -409,7 +409,7 @@ class Monitor:
         return MonitorState(self.n_rows, self.n_left_out, overlap, self._last_time, self._places.state, self._judge.state)
 
     def _restore(self, state: MonitorState, fast: OnlinePCA | None, alarms: list[Alarm]) -> None:
-        """Take up a state."""
+        """Restore a state."""
         self.n_rows, self.n_left_out, self._last_time = state.n_rows, state.n_left_out, state.last_time
         self.overlap = math.nan if state.overlap is None else state.overlap
         self._places.state, self._fast, self.alarms = state.places, fast, alarms

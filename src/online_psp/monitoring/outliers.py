@@ -1,4 +1,4 @@
-"""SubspaceOutlierDetector: outliers by their distance from, and within, the principal subspace, in scikit-learn's way."""
+"""SubspaceOutlierDetector: outliers by their distance from and within the principal subspace, with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _LARGEST = 1e300
 
 
 class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
-    """Find rows that are far from the principal subspace, or far out within it; learn from a stream or from all rows at once.
+    """Finds rows that are far from the principal subspace, or far out within it; learns from a stream or from all rows at once.
 
     Parameters
     ----------
     n_components : int, float or None
-        As for `OnlinePCA`; by default as many as explain nine tenths of the variance.
+        As for `OnlinePCA`; by default enough to explain nine tenths of the variance.
     alpha : float
         Share of ordinary Gaussian rows that are called outliers, by either score: each has a limit at the level ``1 − sqrt(1 − alpha)``, or
-        at `alpha` where the components are as many as the features and the SPE is always zero.
+        at `alpha` if there are as many components as features and the SPE is always zero.
     contamination : "auto" or float
-        Share of the rows given to `fit` that are to be called outliers, in (0, 0.5], in place of `alpha`. It needs all rows at once, and so
-        `fit`.
+        Share of the rows given to `fit` that are to be called outliers, in (0, 0.5], in place of `alpha`. It needs all rows at once, so
+        it cannot be used with `partial_fit`.
     half_life : float, optional
         Number of rows after which a row counts half; by default nothing is forgotten.
     learn_outliers : bool
-        Whether rows that are called outliers are learned, when they come; as for `Monitor`.
+        Whether to learn from rows that are called outliers when they come; as for `Monitor`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         ``decision_function = score_samples − offset_``.
     n_features_in_ : int
     feature_names_in_ : (D,)
-        Where the data had column names.
+        Set if the data had column names.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         self.learn_outliers = learn_outliers
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Learn from the rows of X alone, (n, D)."""
+        """Learn from the rows of X, (n, D), and nothing else."""
         contamination = self._contamination()
         monitor = self._begun()
         monitor.update(X)
@@ -86,7 +86,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Learn from some more rows, (n, D); however a stream is cut into calls, the result is the same."""
+        """Learn from more rows, (n, D). The result does not depend on how a stream is cut into calls."""
         if self._contamination() is not None:
             raise ValueError("contamination needs all rows at once: call fit, or leave it 'auto' and give alpha.")
         monitor: Monitor = self.__dict__.get("_monitor") or self._begun()
@@ -106,7 +106,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         seen = snapshot(self.model_)
         t2_limit, spe_limit = self._limits(seen)
         found = score(seen, rows)
-        with np.errstate(over="ignore"):  # rows that are all the same have a limit of next to nothing
+        with np.errstate(over="ignore"):  # if all rows are the same, the limit is almost zero
             worst = np.maximum(np.asarray(to_host(found.t2)) / t2_limit, np.asarray(to_host(found.spe)) / spe_limit)
         return np.asarray(-np.minimum(worst, _LARGEST), dtype=np.float64)
 
@@ -136,14 +136,14 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
             self.__dict__.pop("feature_names_in_", None)
 
     def _limits(self, seen: Snapshot) -> tuple[float, float]:
-        """Limits that are always numbers: those of few rows are rough."""
+        """Limits that are never NaN; rough ones while there are few rows."""
         level = self._monitor.alpha if len(seen.variances) < len(seen.mean) else check_alpha(self.alpha)
-        if seen.samples < 2.0:  # one row says nothing about any other
+        if seen.samples < 2.0:  # one row tells nothing about others
             return math.inf, math.inf
         rough = seen._replace(samples=max(seen.samples, len(seen.variances) + 1.0))
         t2_limit, spe_limit = t2_limit_of(rough, level), spe_limit_of(seen, self._monitor.moments, level)
         return (
-            1.0 if math.isnan(t2_limit) else t2_limit,  # no variance at all: T² is zero
+            1.0 if math.isnan(t2_limit) else t2_limit,  # without any variance T² is zero
             isotropic_spe_limit(seen, level) if math.isnan(spe_limit) else spe_limit,
         )
 
@@ -165,5 +165,5 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
 
 
 def _each(alpha: float) -> float:
-    """The level of each of two limits, so that either is exceeded with probability alpha where they are independent."""
+    """The level of each of two independent limits such that either is exceeded with probability alpha."""
     return 1.0 - math.sqrt(1.0 - alpha)

@@ -19,25 +19,25 @@ class Recent:
     Parameters
     ----------
     size : int
-        How many rows are kept, at most.
+        Most rows to keep.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._parts: list[AnyRows] = []
-        self._times: Floats | None = None  # of all of them, where they have times
+        self._times: Floats | None = None  # times of all of them, if they have times
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
     def add(self, rows: AnyRows, times: Floats | None = None) -> None:
-        """Keep copies of rows and their times, (n,), and let the oldest go."""
+        """Add copies of rows and their times, (n,), and drop the oldest."""
         if times is not None:
             self._times = np.concatenate([np.zeros(0) if self._times is None else self._times, times])[-self.size :]
         rows = rows[max(0, len(rows) - self.size) :]
         if not len(rows):
             return
-        if self._parts and type(self._parts[-1]) is not type(rows):  # another kind of rows: all of them as those that come now
+        if self._parts and type(self._parts[-1]) is not type(rows):  # another kind of rows: convert the old ones to it
             self._parts = [_converted(part, rows) for part in self._parts]
         self._parts.append(_copied(rows))
         excess = len(self) - self.size
@@ -48,7 +48,7 @@ class Recent:
             else:
                 self._parts[0] = _copied(first[excess:]) if 2 * excess > len(first) else first[excess:]
             excess = len(self) - self.size
-        if len(self._parts) > 2 * max(16, self.size // 16):  # many single rows: fewer, larger parts
+        if len(self._parts) > 2 * max(16, self.size // 16):  # many single rows: join them into larger parts
             self._parts = [self._joined()]
 
     def last(self, n: int) -> AnyRows:
@@ -57,7 +57,7 @@ class Recent:
         return rows[max(0, len(rows) - n) :]
 
     def times(self, n: int) -> Floats | None:
-        """Times of the newest n rows; None where rows have none."""
+        """Times of the newest n rows; None if rows have none."""
         return None if self._times is None else self._times[max(0, len(self._times) - n) :]
 
     def _joined(self) -> AnyRows:
@@ -74,7 +74,7 @@ class Recent:
     # Files
 
     def arrays(self) -> dict[str, Array]:
-        """What is kept, as arrays for a model file."""
+        """The rows kept, as arrays for a model file."""
         if not self._parts:
             return {}
         rows, times = self._joined(), {} if self._times is None else {"times": self._times}
@@ -90,7 +90,7 @@ class Recent:
 
 
 def native(rows: AnyRows) -> Any:
-    """Rows as a user would pass them."""
+    """Rows in the form in which a user would pass them."""
     return rows.matrix() if isinstance(rows, SparseRows) else rows.X
 
 

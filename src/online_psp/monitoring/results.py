@@ -1,4 +1,4 @@
-"""What a monitor says."""
+"""What a monitor returns: scores and alarms."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 
 
 class Update(NamedTuple):
-    """What a monitor says of some rows, each field an array with one entry a row; of one row, plain values."""
+    """What a monitor says about some rows: each field is an array with one entry per row, or a plain value for one row."""
 
     t2: Any
-    """T² by the model before the row; NaN before it has seen enough rows to have one."""
+    """T² by the model before the row; NaN until there are enough rows."""
     spe: Any
-    """SPE by the model before the row; NaN likewise."""
+    """SPE by the model before the row; NaN until there are enough rows."""
     t2_limit: Any
-    """What T² exceeds with probability alpha; NaN before there are enough rows."""
+    """Limit that an ordinary T² exceeds with probability alpha; NaN until there are enough rows."""
     spe_limit: Any
-    """What the SPE exceeds with probability alpha; NaN before there are enough rows."""
+    """Limit that an ordinary SPE exceeds with probability alpha; NaN until there are enough rows."""
     outlier: Any
-    """Whether a limit is exceeded. A limit that is NaN is not."""
+    """Whether a limit is exceeded; False while limits are NaN."""
     drift: Any
-    """"" or, where this row has raised an alarm, what has changed: "mean", "spread" or "direction"."""
+    """What has changed, if this row has raised an alarm: "mean", "spread" or "direction"; otherwise ""."""
 
 
 class Alarm(NamedTuple):
     """A change in the stream."""
 
     row: int
-    """The row that raised it, counted from 0 over all rows that the monitor was given."""
+    """Number of the row that raised it, from 0, over all rows that the monitor was given."""
     kind: str
     """"mean", "spread" or "direction"."""
     chart: str
-    """What found it: "spe", "t2" or "subspace"."""
+    """The chart that found it: "spe", "t2" or "subspace"."""
     since: int
-    """How many rows, up to that one, are thought to come after the change."""
+    """Estimated number of rows since the change, up to that row."""
 
 
 def unknown(n: int) -> Update:
-    """Of n rows of which nothing is known."""
+    """The result for n rows about which nothing is known."""
     t2, spe, t2_limit, spe_limit = np.full((4, n), math.nan)
     return Update(t2, spe, t2_limit, spe_limit, np.zeros(n, dtype=bool), np.full(n, "", dtype="<U9"))

@@ -1,8 +1,8 @@
-"""How far rows are from a model: inside its subspace (Hotelling's T²) and away from it (the squared prediction error, SPE).
+"""Scores of rows: distance from the mean within the subspace (Hotelling's T²), and from the subspace (squared prediction error, SPE).
 
 With μ the mean, C (K, D) the components and λ (K,) their variances, a row x has ``y = C (x − μ)``, ``T² = Σ y_k²/λ_k`` and
-``SPE = ‖x − μ − Cᵀy‖²``. Both cost O(DK) a row. A component along which the model has seen no variance is no part of the subspace here:
-what a row has along it counts in the SPE. Of a model that standardises, x − μ is divided by the deviations of the features first.
+``SPE = ‖x − μ − Cᵀy‖²``. Both cost O(DK) per row. A component along which the model has seen no variance does not count as part of the
+subspace: the part of a row along it goes into the SPE. If the model standardises, x − μ is first divided by the deviations of the features.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from online_psp.pca.holes import first_hole
 
 
 class Snapshot(NamedTuple):
-    """A model as scoring needs it, at one moment of its stream."""
+    """What scoring needs of a model, at one moment of its stream."""
 
     components: Annotated[Floats, "K", "D"]
     """Principal axes that have variance."""
     variances: Annotated[Floats, "K"]
     mean: Annotated[Floats, "D"]
     samples: float
-    """How many rows of equal weight would have taught as much: Kish's number."""
+    """Effective number of rows: so many of equal weight would have taught as much (Kish)."""
     noise: float
     """Mean variance along the other directions."""
     total: float
     """Sum of the variances of the features."""
     centred: bool
     scale: Annotated[Floats, "D"] | None = None
-    """What features are divided by, where the model standardises: everything but the mean is then in these units."""
+    """Divisors of the features, if the model standardises: everything but the mean is then in these units."""
 
 
 class Contributions(NamedTuple):
-    """What each feature adds to the scores of a row; each array has the shape of the rows."""
+    """The contribution of each feature to the scores of a row; each array has the shape of the rows."""
 
     t2: Floats
-    """Its sum over the features is T²; a feature may subtract."""
+    """Contributions to T², which is their sum; they may be negative."""
     spe: Floats
-    """Its sum over the features is the SPE."""
+    """Contributions to the SPE, which is their sum."""
 
 
 def snapshot(model: OnlinePCA) -> Snapshot:
-    """A fitted model as it stands between two calls, whatever other threads teach it meanwhile."""
+    """A snapshot of a fitted model between two calls, even while another thread trains it."""
     check_is_fitted(model)
     while True:
         before = model.n_samples_seen_, model.effective_samples_
@@ -64,7 +64,7 @@ def _read(model: OnlinePCA) -> Snapshot:
     components = np.asarray(model.components_, dtype=np.float64)
     variances = np.asarray(model.explained_variance_, dtype=np.float64)
     covariance = getattr(model, "scores_covariance_", None)
-    if covariance is not None and np.count_nonzero(covariance - np.diag(np.diagonal(covariance))):  # axes other than the principal ones
+    if covariance is not None and np.count_nonzero(covariance - np.diag(np.diagonal(covariance))):  # the axes are not the principal ones
         values, turn = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
         variances, components = values[::-1], turn[:, ::-1].T @ components
     centred = bool(model.center)
@@ -85,7 +85,7 @@ class Scores(NamedTuple):
 
 
 def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
-    """Rows that fit a model, finite and of its number of features, or an error that says what is wrong with them."""
+    """Rows that fit a model, checked to be finite and to have its number of features."""
     rows = check_rows(model, X, None, reset=False)
     check_full(model, rows)
     check_values(rows, 1.0)
@@ -93,11 +93,11 @@ def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
 
 
 def check_full(model: OnlinePCA, rows: AnyRows) -> None:
-    """Raise a ValueError where a model that takes missing values is to score some: limits are those of full rows."""
+    """Raise a ValueError if rows have missing values: limits hold for complete rows only."""
     if model.missing == "impute":
         at = first_hole(rows)
         if at < len(rows):
-            raise ValueError(f"Row {at} has missing values, and its scores need all of them; fill them first, with model.impute(X).")
+            raise ValueError(f"Row {at} has missing values, which cannot be scored; fill them in first, with model.impute(X).")
 
 
 def t2(model: OnlinePCA, X: ArrayLike) -> Any:
@@ -108,7 +108,7 @@ def t2(model: OnlinePCA, X: ArrayLike) -> Any:
     model : OnlinePCA
         Fitted.
     X : (n, D)
-        Dense, sparse (and never made dense) or, with scikit-learn's ``array_api_dispatch``, of another array library such as torch.
+        Dense, sparse (never made dense) or, with scikit-learn's ``array_api_dispatch``, of another array library such as torch.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def t2(model: OnlinePCA, X: ArrayLike) -> Any:
 def spe(model: OnlinePCA, X: ArrayLike) -> Any:
     """Squared distance of rows from the subspace: the squared prediction error, also called Q.
 
-    For sparse rows it is a difference of squares, and so has an error of about 1e-16 ‖x‖².
+    For sparse rows it is a difference of squares, so its error is about 1e-16 ‖x‖².
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def spe(model: OnlinePCA, X: ArrayLike) -> Any:
 
 
 def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
-    """How much each feature adds to T² and to the SPE of a row: where to look when a row is far off.
+    """The contribution of each feature to T² and to the SPE of a row: it shows why a row is far off.
 
     Parameters
     ----------
@@ -178,10 +178,11 @@ def score(seen: Snapshot, rows: AnyRows) -> Scores:
 
 
 def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
-    """log SPE and log T², (n,) each, as detectors see them.
+    """log SPE and log T² as the detectors take them, (n,) each.
 
-    What a model still has to learn makes the SPE larger, by about 1 + (K + 1)/n after n rows. That is taken out, so that learning is no
-    change. (T² has two such terms that nearly cancel: variances and directions are both learned from the same rows.)
+    After n rows, what the model still has to learn makes the SPE larger by a factor of about 1 + (K + 1)/n. This is removed, so that
+    learning does not look like a change. (T² has two such terms that nearly cancel: variances and directions are both learned from the
+    same rows.)
     """
     K, n = len(seen.variances), seen.samples
     smallest = 1e-12 * seen.total or float(np.finfo(np.float64).tiny)
@@ -189,7 +190,7 @@ def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
 
 
 def centred(seen: Snapshot, X: Array) -> Floats:
-    """``x − μ`` of rows (n, D), in the units of the model; float64, since the mean is."""
+    """``x − μ`` of rows (n, D), in the units of the model; float64 as the mean is."""
     apart = X - seen.mean
     if seen.scale is not None:
         apart /= seen.scale
@@ -197,7 +198,7 @@ def centred(seen: Snapshot, X: Array) -> Floats:
 
 
 def in_units(seen: Snapshot, rows: SparseRows) -> tuple[Any, Floats]:
-    """Sparse rows, which are not centred, and the mean (D,), in the units of the model."""
+    """Sparse rows, not centred, and the mean (D,), both in the units of the model."""
     matrix = rows.matrix().astype(np.float64)
     if seen.scale is None:
         return matrix, seen.mean

@@ -1,4 +1,4 @@
-"""`OnlinePCA` and what it is made of."""
+"""`OnlinePCA` and its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes that stay where they were: a subspace shown in the basis nearest to the one shown before."""
+"""Stable axes: the subspace is shown in the basis nearest to the one shown before."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ MOST_WEIGHT = 1e100
 
 
 def foreign_namespace(X: Any) -> Any:
-    """The array library of X where it is to be used as it is, or None: then X is for NumPy or SciPy."""
+    """The array library of X if X can be used as it is, or None if X goes to NumPy or SciPy."""
     return namespace_of(X) if get_config()["array_api_dispatch"] else None
 
 
 def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) -> AnyRows:
     """Rows of real numbers, (n, D); with `reset` the estimator takes its number of features, and their names, from them.
 
-    Whether they are finite is for `check_values`.
+    `check_values` checks that they are finite.
     """
     kinds = [np.float64, np.float32] if dtype is None else [np.dtype(dtype)]
     xp = foreign_namespace(X)
@@ -45,7 +45,7 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
 
 
 def _plain(X: Any) -> Any:
-    """X with NaN for what is masked, and for pandas' NA in columns of objects."""
+    """X with NaN in place of masked values, and of pandas' NA in columns of objects."""
     pandas = type(X).__module__.partition(".")[0] == "pandas"
     if pandas and any(getattr(kind, "kind", "") == "O" for kind in np.atleast_1d(getattr(X, "dtypes", []))):
         return X.mask(X.isna(), np.nan)
@@ -66,7 +66,7 @@ def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
     ----------
     rows : rows
     unit : float
-        Of the stream; 0 before its first row that is not zero.
+        Unit of the stream; 0 before its first row that is not zero.
     holes : bool
         Whether NaN, a missing value, is allowed.
     """
@@ -84,7 +84,7 @@ def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
 
 
 def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: bool) -> float:
-    """Check dense rows, the first of which is row `start`; the unit after them."""
+    """Check dense rows, the first of which is row `start`; returns the unit after them."""
     with np.errstate(over="ignore", invalid="ignore"):
         bound = math.sqrt(max(sum_of_squares(X), 0.0)) if X.size else 0.0
     if unit == 1.0 and bound < largest_for(dtype):
@@ -101,15 +101,15 @@ def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: 
 
 
 def _unit_of(largest: Array, dtype: np.dtype[Any]) -> float:
-    """The unit that follows from the largest values of the first rows, (n,); 0 where all are zero."""
+    """The unit that follows from the largest values of the first rows, (n,); 0 if all are zero."""
     known = largest > 0
     if not known.any():
         return 0.0
     at = int(np.argmax(known))
     size = float(largest[at])
     if not _LEAST < size < _MOST:
-        flow = "under" if size <= _LEAST else "over"
-        raise ValueError(f"Input X has no value above {size:.3g} in row {at}: squares and variances would {flow}flow; rescale the data.")
+        size_of, flow = ("small", "underflow") if size <= _LEAST else ("large", "overflow")
+        raise ValueError(f"Input X is too {size_of}: row {at} has values up to {size:.3g}, whose squares {flow}; rescale the data.")
     return unit_for(size, dtype)
 
 
@@ -134,7 +134,7 @@ def _check_sizes(largest: Array, start: int, unit: float, dtype: np.dtype[Any]) 
     if too_large.any():
         at = int(np.argmax(too_large))
         raise ValueError(
-            f"Input X has a value of {float(largest[at]):.3g} in row {start + at}, too large beside the first rows for {dtype}: "
+            f"Input X has a value of {float(largest[at]):.3g} in row {start + at}, too large next to the first rows for {dtype}: "
             "squares would overflow; leave such rows out, or rescale the data."
         )
 
@@ -149,7 +149,7 @@ def _not_finite(row: Array, at: int, column: int | None = None) -> ValueError:
 
 
 def warn_never_observed(known: Floats) -> None:
-    """Say which features have never been observed, given the weights of each, (D,)."""
+    """Warn about features that have never been observed, given the weight of each, (D,)."""
     never = np.flatnonzero(known <= 0)
     if len(never):
         named = ", ".join(str(j) for j in never[:10]) + (", …" if len(never) > 10 else "")
@@ -161,10 +161,10 @@ def warn_never_observed(known: Floats) -> None:
 
 
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
-    """The weights of n rows, (n,): ones where there are none."""
+    """The weights of n rows, (n,), checked; ones by default."""
     if sample_weight is None:
         return np.ones(n)
-    if foreign_namespace(sample_weight) is not None:  # weights are few, and live on the host
+    if foreign_namespace(sample_weight) is not None:  # weights are few, and stay on the host
         sample_weight = to_host(sample_weight)
     weights: Floats = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     if n and weights.max() > MOST_WEIGHT:
@@ -187,7 +187,7 @@ def check_coordinates(scores: Any) -> None:
 
 
 def check_scores(X: Any, K: int) -> tuple[Any, Any]:
-    """Coordinates for `inverse_transform`, (n, K), in NumPy, and the library that they came from, if another."""
+    """Coordinates for `inverse_transform`, (n, K), in NumPy, and the library that they came from, or None."""
     if issparse(X):
         raise TypeError("inverse_transform takes a dense array of coordinates; got a sparse matrix (use X.toarray()).")
     xp = foreign_namespace(X)

@@ -1,9 +1,9 @@
-"""Principal directions without loss, while that costs no more than streaming.
+"""Exact principal directions, for as long as they cost no more than streaming.
 
 :class:`Scatter`
-    Few features (D ≤ 6 K'): the whole D×D covariance is no larger than a few bases, and adding to it is cheaper than any recurrence.
+    For few features (D ≤ 6 K'): the D×D covariance. It is no larger than a few bases, and adding to it is cheaper than any recurrence.
 :class:`Kept`
-    Many features: the first 6 K' rows themselves.
+    For many features: the first 6 K' rows themselves.
 
 Both take centred rows with their shares in the weighted average of all rows (see `online_psp.engine.moments`).
 """
@@ -24,17 +24,17 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.roots import directions_of, graded_root, root_of, told_by_squares, with_rows
 
 FEW_FEATURES = 6
-"""Bases that the covariance matrix may weigh."""
+"""Largest covariance matrix, in multiples of the size of a basis."""
 FIRST_ROWS = 6
-"""Rows that are kept at first, in multiples of K'."""
+"""Rows kept at first, in multiples of K'."""
 _BUFFER = 256
-_SMALL = 256  # rows up to which a singular value decomposition costs next to nothing
-_GROWN = 4.0  # how much larger or fainter a covariance matrix may become before it is looked at whether squares still do
-_RANGE = 1e-8  # of variances, within which eigenvectors of inner products are good to half the digits at least
+_SMALL = 256  # rows up to which a singular value decomposition costs almost nothing
+_GROWN = 4.0  # factor by which a covariance matrix may grow or fade before its accuracy is checked again
+_RANGE = 1e-8  # range of variances within which eigenvectors of inner products have at least half their digits
 
 
 class ReadOut(NamedTuple):
-    """Ordered principal directions of what was seen."""
+    """Principal directions of the rows so far, in order."""
 
     components: Array
     """(K', D), orthonormal rows, largest variance first."""
@@ -52,7 +52,7 @@ class ScatterState(NamedTuple):
     shares: Annotated[Floats, "n"]
     matrix: Annotated[Floats, "D", "D"]
     root: Annotated[Floats, "D", "D"] | None = None
-    """In place of the matrix, which is zero then."""
+    """Used in place of the matrix, which is then zero."""
     taken: int | None = None
     largest: float | None = None
     left: float | None = None
@@ -72,19 +72,19 @@ def leading_directions(rows: Floats, rank: int) -> ReadOut:
 
 
 def _from_products(rows: Floats, rank: int) -> ReadOut | None:
-    """The same from inner products of the rows, several times quicker; None where these do not tell the last directions well enough."""
+    """The same from inner products of the rows, several times quicker; None if these do not give the last directions well enough."""
     n = len(rows)
     values, vectors = eigh(full_gram(rows), subset_by_index=(n - rank, n - 1), check_finite=False)
     if not values[0] > _RANGE * values[-1]:
         return None
     directions = matmul(np.ascontiguousarray((vectors / np.sqrt(values)).T[::-1]), rows)
-    # What rounding has left of their inner products is taken out; the order stays.
+    # Remove the rounding errors from their inner products, without changing the order.
     factor = np.linalg.cholesky(full_gram(directions))
     return ReadOut(matmul(np.asarray(np.linalg.inv(factor), dtype=np.float64), directions), values[::-1].copy())
 
 
 class Exact(ABC):
-    """Rows gathered in a buffer, and taken in when it is full."""
+    """Base class: gathers rows in a buffer, which is emptied when it is full."""
 
     def __init__(self, rank: int, D: int, room: int, dtype: np.dtype[Any]) -> None:
         self.rank, self.capacity = rank, room
@@ -98,7 +98,7 @@ class Exact(ABC):
         return self.capacity - self.n
 
     def add(self, rows: Array, shares: Floats) -> bool:
-        """Take in rows, no more than there is room for; whether what was kept is full and has to be streamed from."""
+        """Add rows, no more than there is room for; returns True when nothing more can be kept, and streaming has to begin."""
         stop = self.n + len(rows)
         if stop > len(self.rows):
             more = min(self.capacity, max(stop, 2 * len(self.rows)))
@@ -109,11 +109,11 @@ class Exact(ABC):
 
     @abstractmethod
     def full(self) -> bool:
-        """Make room; True where there is none to be had."""
+        """Make room; returns True if there is none to be made."""
 
     @abstractmethod
     def read_out(self, deviations: Floats | None = None) -> ReadOut:
-        """The principal directions, of features divided by deviations, (D,), where they are given; the state is left alone."""
+        """The principal directions, of features divided by `deviations`, (D,), if these are given; the state does not change."""
 
 
 class Kept(Exact):
@@ -140,15 +140,15 @@ class Kept(Exact):
 
 
 class Scatter(Exact):
-    """The D×D covariance itself, always in double precision; or its root, once squares do not tell the directions any more."""
+    """The D×D covariance itself, always in double precision; or its root, once squares are too inaccurate."""
 
     def __init__(self, rank: int, D: int, dtype: np.dtype[Any]) -> None:
         super().__init__(rank, D, _BUFFER, dtype)
         self.matrix: Floats = np.zeros((D, D), order="F")  # lower triangle
         self.root: Floats | None = None  # upper triangle
         self._taken = 0  # rows
-        self._largest = 0.0  # variance of a feature when the matrix was last looked at
-        self._left = 1.0  # of what the matrix was then
+        self._largest = 0.0  # largest variance of a feature when the matrix was last checked
+        self._left = 1.0  # share that is left of the matrix as it was then
 
     def full(self) -> bool:
         if self.n:
@@ -157,7 +157,7 @@ class Scatter(Exact):
         return False
 
     def _pending(self) -> tuple[Floats, float]:
-        """Rows in the buffer whose scatter adds to the matrix, and what is left of that."""
+        """The rows in the buffer, scaled so that their scatter adds to the matrix, and the share of the matrix that is left."""
         left, keep = weights_left(self.shares[: self.n])
         return np.asarray(self.rows[: self.n] * np.sqrt(left)[:, np.newaxis], dtype=np.float64), keep
 
@@ -177,7 +177,7 @@ class Scatter(Exact):
 
     @classmethod
     def of_two(cls, one: Scatter, two: Scatter, parts: tuple[float, float], scale: float, between: Floats) -> Scatter:
-        """The average of two by their shares, the second after its rows were multiplied by `scale`, and ``between betweenᵀ``."""
+        """The average of two by their shares, the second with its rows multiplied by `scale`, plus ``between betweenᵀ``."""
         both = cls(one.rank, len(between), one.rows.dtype)
         both._taken = one._taken + one.n + two._taken + two.n
         if one.root is None and two.root is None:
@@ -189,11 +189,11 @@ class Scatter(Exact):
         return both
 
     def _is_due(self, largest: float, keep: float) -> bool:
-        """Whether to look at the covariance, whose largest entry is given, once `keep` is left of what it was."""
+        """Whether to check the covariance, given its largest entry and the share `keep` that is left of its old value."""
         return largest > _GROWN * self._largest or self._left * keep * _GROWN < 1.0
 
     def _accept(self, matrix: Floats, added: int, keep: float) -> bool:
-        """Take a matrix for the covariance, to which so many rows were added, unless squares do not tell its directions."""
+        """Make a matrix, to which `added` rows were added, the covariance; returns False if squares are too inaccurate for it."""
         taken, left, largest = self._taken + added, self._left * keep, float(matrix.diagonal().max(initial=0.0))
         if self._is_due(0.999 * largest, keep):
             if not told_by_squares(matrix, min(self.rank, taken - 1)):
@@ -203,14 +203,14 @@ class Scatter(Exact):
         return True
 
     def covariance(self) -> Floats:
-        """(D, D), its lower triangle, with the rows in the buffer."""
+        """The lower triangle of the covariance, (D, D), including the rows in the buffer."""
         if self.root is not None:
             root = self.whole_root()
             return np.asfortranarray(matmul(root.T, root))
         return _added(self.matrix.copy(order="F"), *self._pending()) if self.n else self.matrix.copy(order="F")
 
     def whole_root(self) -> Floats:
-        """The root with the rows in the buffer, (D, D)."""
+        """The root, (D, D), including the rows in the buffer."""
         root = root_of(self.matrix) if self.root is None else self.root
         return with_rows(root, *self._pending()) if self.n else root
 
@@ -224,7 +224,7 @@ class Scatter(Exact):
         return found._replace(components=found.components.astype(self.rows.dtype, copy=False))
 
     def _from_root(self, root: Floats, deviations: Floats | None) -> ReadOut:
-        """From rows, (n, D), whose scatter is the covariance."""
+        """Directions from rows, (n, D), whose scatter is the covariance."""
         root = root if deviations is None else root / deviations
         found = leading_directions(root, self.rank)
         if len(root) == root.shape[1] and found.variances[-1] < _RANGE**2 * found.variances[0]:
@@ -236,17 +236,17 @@ class Scatter(Exact):
         if deviations is not None:
             matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
         values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
-        if len(values) < self.rank:  # LAPACK gives none of a matrix that is not finite, which only a forged file can lead to
-            raise ValueError("The covariances of the model are not finite, so it has no directions: its file is not one that was saved.")
+        if len(values) < self.rank:  # LAPACK finds none for a matrix that is not finite, which only a forged file can hold
+            raise ValueError("The covariances of the model are not finite, so it has no directions: its file was not written by save.")
         variances = matrix.diagonal()
         if len(values) and values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
             return ReadOut(*directions_of(graded_root(np.tril(matrix) + np.tril(matrix, -1).T), self.rank))
         return ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
 
     def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> bool:
-        """Take in CSR rows whose weights follow on a total of `before`, with the mean of those in `sums`, which is left alone.
+        """Add CSR rows whose weights follow a total of `before`, centred by the mean in `sums`, which does not change.
 
-        False, and they are not, where squares do not tell the directions: from then on rows have to be dense.
+        Returns False, and adds nothing, if squares are too inaccurate: from then on rows have to be dense.
         """
         self.full()
         if self.root is not None:
@@ -255,7 +255,7 @@ class Scatter(Exact):
         total = before + float(weights.sum())
         matrix = self.matrix * before
         scatter_squares(rows.indptr, rows.indices, rows.data, weights, matrix)
-        if sums is not None:  # by the mean of these rows: what the old one was does not matter where all before has faded
+        if sums is not None:  # centred by the mean of these rows: if everything before has faded, the old mean does not matter
             added, mean = total - before, np.zeros(len(matrix))
             scatter_sums(rows.indptr, rows.indices, rows.data, weights, mean)
             mean /= added
@@ -272,7 +272,7 @@ class Scatter(Exact):
         return ScatterState(*held, np.tril(self.matrix), root, self._taken, self._largest, self._left)
 
     def restore(self, state: ScatterState) -> None:
-        """Take up what was added to the covariance; rows of the buffer have been."""
+        """Restore the covariance; the rows of the buffer have been restored already."""
         self.matrix = np.array(state.matrix, order="F")
         self.root = None if state.root is None else np.array(state.root, order="F")
         self._taken = self.rank + 1 if state.taken is None else state.taken
@@ -281,20 +281,20 @@ class Scatter(Exact):
 
 
 def _added(matrix: Floats, rows: Floats, keep: float) -> Floats:
-    """`keep` times a matrix, which may be changed in place, and the scatter of rows, (n, D): the lower triangle."""
+    """The lower triangle of `keep` times a matrix plus the scatter of rows (n, D); the matrix may be changed in place."""
     return np.asarray(blas.dsyrk(1.0, rows.T, beta=keep, c=matrix, overwrite_c=1, lower=1))
 
 
 def exact_phase(rank: int, D: int, dtype: np.dtype[Any]) -> Kept | Scatter:
-    """The one to begin with."""
+    """The exact phase to begin with, for D features."""
     return Scatter(rank, D, dtype) if D <= FEW_FEATURES * rank else Kept(rank, D, dtype)
 
 
 def exact_from_state(state: KeptState | ScatterState, rank: int) -> Kept | Scatter:
-    """The phase again, with arrays of its own."""
+    """A phase with this state, in arrays of its own."""
     D, dtype = state.rows.shape[1], state.rows.dtype
     phase: Kept | Scatter = Kept(rank, D, dtype) if isinstance(state, KeptState) else Scatter(rank, D, dtype)
-    if len(state.rows) >= phase.capacity:  # where the room has become less since
+    if len(state.rows) >= phase.capacity:  # it may have less room than when the state was stored
         phase.capacity = len(state.rows) + 1
         phase.shares = np.zeros(phase.capacity)
     phase.add(state.rows, state.shares)

@@ -1,4 +1,4 @@
-"""OnlinePCA as model files, and as MAT files."""
+"""Saving an OnlinePCA to model files and MAT files, and loading it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from online_psp.pca.view import StreamState, View, flip_signs
 
 _LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
 _LEAST = 1e-150  # squares of smaller numbers vanish
-_KEPT_OUT = ("random_state", "reference")  # may be anything, and means nothing here
+_KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
-    """Write a model, and where its run over a source stands; as a MAT file where the name ends so."""
+    """Write a model, and the state of its run over a source; as a MAT file if the name ends in .mat."""
     if os.fspath(path).endswith(".mat"):
         mat_file.write(path, _mat_contents(model))
         return
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
 
 
 def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays and JSON; the model is left as it is."""
+    """The arrays and the JSON values of a model, which does not change."""
     parameters = {name: _plain(getattr(model, name), name) for name in _parameter_names(type(model)) if name != "dtype"}
     parameters["dtype"] = None if model.dtype is None else np.dtype(model.dtype).name
     state: dict[str, Any] = {"parameters": parameters, "fitted": hasattr(model, "_stream")}
@@ -92,7 +92,7 @@ def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """A parameter as JSON has it."""
+    """The JSON form of a parameter."""
     if value is None or type(value) in (bool, str, int, float):
         return value
     if isinstance(value, bool | str):
@@ -109,7 +109,7 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
-    """The model again."""
+    """Rebuild a model from what `pca_state` returned."""
     given: dict[str, Any] = fields.value("parameters", dict)
     unknown = [name for name in given if name not in _parameter_names(cls)]
     if unknown:
@@ -142,7 +142,7 @@ def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
 
 
 def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> None:
-    """Raise a ModelFileError where the parts of a file do not fit together."""
+    """Raise a ModelFileError if the parts of a file do not fit together."""
     moments, wanted = state.moments, model.n_components
     if sum(part is not None for part in (state.kept, state.scatter, state.careful, inner)) != 1:
         raise ModelFileError("it must be either exact or streaming")
@@ -180,7 +180,7 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
 
 
 def _check_sizes(state: StreamState, stream: Stream) -> None:
-    """Refuse numbers that no rows lead to, since `pca.checks` refuses such rows: what is computed from them would overflow."""
+    """Raise a ModelFileError for numbers so large that no accepted rows lead to them: computing with them would overflow."""
     largest = 10.0 * largest_for(stream.dtype)
     moments, scatter = state.moments, state.scatter
     parts = moments.parts
@@ -203,7 +203,7 @@ def _check_sizes(state: StreamState, stream: Stream) -> None:
 
 
 def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) -> None:
-    """The same for a model of rows with holes, or of gross ones."""
+    """As `_check`, for a model of rows with missing values, or of gross rows."""
     settings = stream.settings
     if settings.missing != "impute" and (careful.holes or not settings.robust):
         raise ModelFileError("it has learned rows with missing values, which its parameters refuse")
@@ -235,12 +235,12 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("it has kept more rows than it should")
 
 
-# MAT files: what a model has learned, without the state that learning goes on from
+# MAT files hold what a model has learned, without the state from which learning continues
 
 
 def _mat_contents(model: OnlinePCA) -> mat_file.MatModel:
     if model.standardize or model.axes != "principal":
-        raise ValueError("A MAT file holds principal components of features as they are, without standardising and without stable axes.")
+        raise ValueError("A MAT file holds principal components only: save a model with standardize=True or axes='stable' as a .psp file.")
     return mat_file.MatModel(
         np.asarray(model.components_, dtype=np.float64),
         np.asarray(model.explained_variance_),
@@ -252,7 +252,7 @@ def _mat_contents(model: OnlinePCA) -> mat_file.MatModel:
 
 
 def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
-    """A model that stands where the one in the file stood, as far as its K directions tell."""
+    """A model that continues from the K directions in the file."""
     K, D = found.components.shape
     model = cls(n_components=K, whiten=found.whiten)
     stream = Stream(check_settings(model), K, D, np.dtype(np.float64))
@@ -265,7 +265,7 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     moments = stream.moments
     moments.count, moments.weight, moments.squares, moments.mean = seen, float(seen), float(seen), found.mean.copy()
     along = (variances[:, np.newaxis] * found.components**2).sum(axis=0)
-    moments.variance = along + (total - float(along.sum())) / D  # what is left is spread over the features: the file does not say how
+    moments.variance = along + (total - float(along.sum())) / D  # the file does not say how the rest is spread: evenly
     stream.go_on_from(ReadOut(found.components, variances))
     model.n_features_in_ = D
     model._stream = stream

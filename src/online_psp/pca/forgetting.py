@@ -1,4 +1,4 @@
-"""How fast a stream forgets: half-lives in rows or in time, and what is left of the past when a row comes."""
+"""How fast a stream forgets: half-lives in rows or in time, and the weight that the past keeps when a row comes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from online_psp.engine.types import Floats
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_CALENDAR = ("generic", "Y", "M")  # units of NumPy's that are no fixed number of seconds
+_CALENDAR = ("generic", "Y", "M")  # NumPy's units that are no fixed number of seconds
 _LATEST = 1e12  # seconds: more than thirty thousand years
-_COARSE = 0.01  # of a half-life: times must be told apart at least as well as this
-_LEAST_LEFT = 1e-300  # of what was learned, so that it is never nothing
+_COARSE = 0.01  # share of a half-life: times must be at least as fine as this
+_LEAST_LEFT = 1e-300  # least share of the past that is kept, so that it never vanishes
 
 
 class HalfLife(NamedTuple):
-    """After how much a row counts half."""
+    """The number of rows, or the time, after which a row counts half."""
 
     length: float
     """Rows, or seconds."""
@@ -53,7 +53,7 @@ def check_half_life(value: Any) -> HalfLife | None:
 
 
 def _seconds_said(text: str, said: str) -> float:
-    """Seconds of a text such as ``"10min"``. A large M is refused: it is months elsewhere."""
+    """The seconds in a text such as ``"10min"``. A capital M is refused: elsewhere it means months."""
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([a-zA-Z]+)\s*", text)
     unit = "" if parts is None or parts[2] == "M" else parts[2].lower()
     if parts is None or unit not in _SECONDS:
@@ -62,23 +62,23 @@ def _seconds_said(text: str, said: str) -> float:
 
 
 def check_times(times: Any, n: int, half_life: HalfLife | None, last: float | None) -> Floats | None:
-    """Times of n rows in seconds, (n,), none before the one before it.
+    """Times of n rows in seconds, (n,), checked never to go back.
 
     Parameters
     ----------
     times : (n,), optional
-        Numbers (seconds), datetime64, or datetime objects, those without a time zone in UTC.
+        Numbers (seconds), datetime64, or datetime objects; those without a time zone are taken as UTC.
     half_life : HalfLife, optional
-        Where it is a time, so must be `times`.
+        If it is a time, `times` are required; otherwise they are refused.
     last : float, optional
         Time of the last row seen.
     """
     if half_life is None or not half_life.in_time:
         if times is not None:
-            raise ValueError("times were given, and half_life is not a time: say half_life='10min', for example, or leave them out.")
+            raise ValueError("times were given, but half_life is not a time: pass half_life='10min', for example, or leave times out.")
         return None
     if times is None:
-        raise ValueError("half_life is a time, so every row needs one: pass times=.")
+        raise ValueError("half_life is a time, so every row needs a time: pass times=.")
     array = np.asarray(times)
     if array.shape != (n,):
         raise ValueError(f"times must be one for each of the {n} rows; got shape {array.shape}.")
@@ -90,12 +90,12 @@ def check_times(times: Any, n: int, half_life: HalfLife | None, last: float | No
     before = np.concatenate([[seconds[0] if last is None else last], seconds[:-1]]) if n else seconds
     if (seconds < before).any():
         at = int(np.argmax(seconds < before))
-        raise ValueError(f"Times must not go back: that of row {at} is {array[at]}, before the one of the row that came before it.")
+        raise ValueError(f"Times must not go back: that of row {at} is {array[at]}, earlier than that of the row before it.")
     return seconds
 
 
 def _in_seconds(times: NDArray[Any]) -> Floats:
-    """Times of any kind as seconds, (n,), since 1970 where they are dates; NaN where they are missing."""
+    """Times of any kind as seconds, (n,), dates as seconds since 1970; NaN if missing."""
     if times.dtype.kind == "M":
         seconds = (times - np.datetime64(0, "s")) / np.timedelta64(1, "s")
         return np.where(np.isnat(times), np.nan, seconds)
@@ -113,7 +113,7 @@ def _in_seconds(times: NDArray[Any]) -> Floats:
 
 
 def _missing(time: Any) -> bool:
-    """Whether it is None or pandas' NaT, which is not equal to itself."""
+    """Whether a time is None or pandas' NaT, which is not equal to itself."""
     return time is None or not bool(time == time)  # noqa: PLR0124
 
 
@@ -122,7 +122,7 @@ def _since_1970(time: datetime.datetime) -> float:
 
 
 def _check_fineness(times: NDArray[Any], seconds: Floats, half_life: HalfLife) -> None:
-    """Raise a ValueError where times are too large for seconds, or too coarse for the half-life."""
+    """Raise a ValueError if times are too large for seconds, or too coarse for the half-life."""
     largest = float(np.abs(seconds).max(initial=0.0))
     if largest >= _LATEST:
         raise ValueError(f"Times are numbers of seconds, and {largest:.3g} is too large for one; pass datetime64, or divide by the unit.")
@@ -135,7 +135,7 @@ def _check_fineness(times: NDArray[Any], seconds: Floats, half_life: HalfLife) -
 
 
 def decays_of(half_life: HalfLife | None, seconds: Floats | None, last: float | None) -> Floats:
-    """What is left of everything before when each row comes, (n,); (1,) where that is the same for all."""
+    """The share that is left of everything before each row, (n,), or (1,) if it is the same for all."""
     if half_life is None:
         return np.ones(1)
     if not half_life.in_time or seconds is None:

@@ -1,4 +1,4 @@
-"""The probabilistic model behind PCA: a Gaussian with the variances found along the components, and equal noise along all else."""
+"""The probabilistic model behind PCA: a Gaussian with the variances found along the components, and equal noise elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log_likelihood(rows: Any, mean: Array, components: Array, variances: Floats,
     components : (K, D)
         Orthonormal rows.
     variances : (K,)
-        Along the components, noise included.
+        Variances along the components, noise included.
     noise : float
         Variance along every other direction.
     """
@@ -44,7 +44,7 @@ def log_likelihood(rows: Any, mean: Array, components: Array, variances: Floats,
 
 
 def _spiked(components: Array, along: Floats, elsewhere: float) -> Floats:
-    """The matrix with eigenvalues `along` + `elsewhere` along the components, and `elsewhere` along all else, (D, D)."""
+    """The matrix with eigenvalues `along` + `elsewhere` along the components, and `elsewhere` along all other directions, (D, D)."""
     components = components.astype(np.float64)
     matrix: Floats = (components.T * along) @ components
     matrix.flat[:: len(matrix) + 1] += elsewhere
@@ -57,7 +57,7 @@ def covariance(components: Array, variances: Floats, noise: float) -> Floats:
 
 
 def precision(components: Array, variances: Floats, noise: float) -> Floats:
-    """Its inverse, (D, D), or pseudo-inverse where there is no noise."""
+    """The inverse of the covariance, (D, D), or its pseudo-inverse if there is no noise."""
     if noise <= 0.0:
         return np.asarray(pinvh(covariance(components, variances, noise)))
     return _spiked(components, 1.0 / np.maximum(variances, noise) - 1.0 / noise, 1.0 / noise)

@@ -1,4 +1,4 @@
-"""Two streams as one."""
+"""Merging two streams into one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from online_psp.pca.stream import Stream
 
 
 def merge(mine: Stream, theirs: Stream) -> Stream:
-    """A stream that has seen the rows of both, with the settings of the first; both are left alone.
+    """A new stream that has seen the rows of both, with the settings of the first.
 
-    Moments are exact. Two covariance matrices add up to one, and few rows that were kept are kept together. Otherwise the directions of
-    both, with their variances, are stacked as rows, and the leading directions of those are gone on from.
+    Moments are exact. Two covariance matrices are added, and kept rows are put together if they are few. Otherwise the directions of both
+    are stacked as rows, scaled by their deviations, and the merged stream continues from the leading directions of these.
     """
     if mine.settings.center != theirs.settings.center:
         raise ValueError("A model that centres and one that does not cannot be merged.")
@@ -26,7 +26,7 @@ def merge(mine: Stream, theirs: Stream) -> Stream:
     if mine.settings.robust != theirs.settings.robust:
         raise ValueError("A robust model and one that is not cannot be merged.")
     if theirs.careful is not None and theirs.careful.holes and mine.settings.missing != "impute":
-        raise ValueError("A model that refuses missing values cannot take in one that has learned rows with some.")
+        raise ValueError("A model that refuses missing values cannot be merged with one that has learned from rows with some.")
     if mine.careful is not None or theirs.careful is not None:
         return merge_careful(mine, theirs)
     merged = Stream(mine.settings, mine.rank, mine.D, mine.dtype)
@@ -44,7 +44,7 @@ def merge(mine: Stream, theirs: Stream) -> Stream:
 
 
 def _merge_exactly(merged: Stream, mine: Stream, theirs: Stream, sums: Merged, scale: float) -> bool:
-    """Whether both have left nothing out, and together need not either."""
+    """Merge two exact streams exactly, if the result can be exact; returns whether it could."""
     one, two = mine.exact, theirs.exact
     if isinstance(one, Scatter) and isinstance(two, Scatter):
         merged.exact = Scatter.of_two(one, two, sums.parts, scale, sums.between)
@@ -56,14 +56,14 @@ def _merge_exactly(merged: Stream, mine: Stream, theirs: Stream, sums: Merged, s
 
 
 def _kept(merged: Stream, rows: Array) -> Kept:
-    """Rows whose scatter is the covariance, as rows of equal shares."""
+    """An exact phase that keeps these rows, whose scatter is the covariance, with equal shares."""
     kept, n = Kept(merged.rank, merged.D, merged.dtype), len(rows)
     kept.add((rows * np.sqrt(n)).astype(merged.dtype), 1.0 / np.arange(1.0, n + 1.0))
     return kept
 
 
 def _rows(one: Array, two: Array, sums: Merged, scale: float) -> Array:
-    """Rows whose scatter is the covariance of both."""
+    """Rows whose scatter is the covariance of both streams."""
     parts = np.sqrt(sums.parts)
     return np.concatenate([parts[0] * one, parts[1] * scale * two, sums.between[np.newaxis]]).astype(np.float64)
 

@@ -1,8 +1,8 @@
-"""Features of sparse rows that are far from zero throughout, such as a clock among counts.
+"""Offsets for features of sparse rows that are always far from zero, such as a clock among counts.
 
-The mean is taken out of sparse rows implicitly, as a difference of inner products: what is left of a feature whose mean is 1e6 times its
-deviation is rounding. Such a feature has an entry in nearly every row, so a number can be taken off it before anything is multiplied, and
-the rows stay as sparse as they were. Principal components do not depend on it.
+The mean is subtracted from sparse rows implicitly, as a difference of inner products: if the mean of a feature is 1e6 times its deviation,
+only rounding is left. Such a feature has an entry in nearly every row, so a number can be subtracted from it before anything is multiplied,
+and the rows stay as sparse as they were. Principal components do not depend on that number.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _TOO_FAR = 100.0
 
 
 def offset_for(mean: Floats, variance: Floats) -> Floats:
-    """What to take off every feature, (D,): the mean of those that are far from zero, and nothing off the others."""
+    """The number to subtract from every feature, (D,): the mean if it is far from zero, and zero otherwise."""
     return np.where(mean**2 > _FAR**2 * variance, mean, 0.0)
 
 
 def needs_another(mean: Floats, variance: Floats, offset: Floats) -> bool:
-    """Whether some feature is too far from what is taken off it."""
+    """Whether the mean of some feature is too far from its offset."""
     return bool(((mean - offset) ** 2 > _TOO_FAR**2 * variance).any())
 
 
 def shifted(rows: SparseRows, offset: Floats) -> SparseRows:
-    """The rows less an offset, (D,), with the same weights; without a running sum."""
+    """The rows minus an offset, (D,), with the same weights and no running sum."""
     columns = np.flatnonzero(offset)
     if not len(columns):
         return rows

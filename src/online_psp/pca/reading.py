@@ -1,4 +1,4 @@
-"""What an OnlinePCA has learned, read from its stream: the attributes with an underscore at the end, and what they are made of."""
+"""The learned attributes of an OnlinePCA, those with a trailing underscore, read from its stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from online_psp.pca.view import View
 
 
 class Learned(BaseEstimator):
-    """Reads a stream; what is fitted and how is for the estimator."""
+    """The attributes that are read from a stream; the estimator itself does the learning."""
 
     n_components: Any
     whiten: bool
@@ -56,7 +56,7 @@ class Learned(BaseEstimator):
         view, settings = self._view(), self._fitted().settings
         if view.known is None or not settings.center or settings.half_life is not None:
             return view.feature_variances * view.degrees(settings)
-        known = view.known  # each feature has its own number of rows
+        known = view.known  # every feature was observed in a different number of rows
         return np.asarray(view.feature_variances * np.where(known > 1.0, known / np.maximum(known - 1.0, 1e-12), 1.0))
 
     @property
@@ -104,15 +104,15 @@ class Learned(BaseEstimator):
         return self._fitted().view()
 
     def _check_number(self, stream: Stream) -> None:
-        """`n_components` may change while a stream goes on, up to what it keeps."""
+        """Raise a ValueError if `n_components` was changed to more than the stream keeps."""
         wanted: Any = self.n_components
         if isinstance(wanted, numbers.Integral) and int(wanted) > stream.rank:
             raise ValueError(
-                f"n_components is {wanted} now, and the model keeps {stream.rank} directions; start anew with fit to have more."
+                f"n_components is {wanted} now, but the model keeps only {stream.rank} directions; start anew with fit to have more."
             )
 
     def _count(self, view: View) -> int:
-        """How many components there are."""
+        """The number of components."""
         wanted: Any = self.n_components
         check_components(wanted)
         if wanted is None:
@@ -153,7 +153,7 @@ class Learned(BaseEstimator):
             return 0.0
         rest = max(view.total_variance - float(view.variances.sum()), 0.0) + float(
             view.variances[K:].sum()
-        )  # no difference of large numbers
+        )  # without subtracting large numbers
         return float(rest * view.degrees(self._fitted().settings) / left_out)
 
     def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
@@ -164,7 +164,7 @@ class Learned(BaseEstimator):
         return np.sqrt(self._variances(view))
 
     def _deviations(self, dtype: np.dtype[Any]) -> Array:
-        """Standard deviations along the components, kept from zero; ones where nothing varies."""
+        """Standard deviations along the components, bounded away from zero; ones if nothing varies."""
         scale = self._scales(self._view())
         largest, least = float(scale.max(initial=0.0)), float(np.finfo(dtype).tiny)
         smallest = max(float(np.finfo(dtype).eps) * largest, least) if largest > least else 1.0

@@ -1,4 +1,4 @@
-"""The parameters of an OnlinePCA, checked when the first row comes, and fixed from then on."""
+"""The parameters of an OnlinePCA, which are checked at the first row and fixed from then on."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from online_psp.algorithms._provided import BlockSize
 from online_psp.pca.forgetting import HalfLife, check_half_life
 
 LEARNERS = tuple(name for name, cls in ALGORITHMS.items() if cls.learns_pca)
-"""Algorithms that OnlinePCA takes."""
+"""Algorithms that OnlinePCA can use."""
 CAREFUL = tuple(name for name in LEARNERS if ALGORITHMS[name].allows_careful)
-"""Those of them with which it offers missing="impute" and robust=True."""
+"""Algorithms with which it offers missing="impute" and robust=True."""
 MAX_RANK = 512
-"""Directions kept at most where a share of the variance is asked for."""
+"""Most directions to keep if a share of the variance is asked for."""
 SPARE = 32
 """Directions kept beyond twice the number of components."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What learning depends on. (`n_components` and `whiten` only matter for reading, once a stream has begun.)"""
+    """The parameters that learning depends on. (Once a stream has begun, `n_components` and `whiten` only matter for reading.)"""
 
     algorithm: str
     oversample: int | None
@@ -39,7 +39,7 @@ class Settings:
     robust: bool = False
 
     def differs(self, other: Settings) -> str | None:
-        """One sentence about the first parameter in which another differs from this one, or None."""
+        """One sentence about the first parameter in which `other` differs from this, or None."""
         for field in fields(self):
             was, now = getattr(self, field.name), getattr(other, field.name)
             if was != now:
@@ -69,7 +69,7 @@ def _choice(value: Any, name: str, *choices: str) -> str:
 
 
 def check_components(wanted: Any) -> None:
-    """Whether a number of components is one; how many there can be depends on the data."""
+    """Raise an error if `wanted` is no number of components; how many there can be depends on the data."""
     if isinstance(wanted, str):
         raise ValueError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
     if isinstance(wanted, bool | np.bool_) or not (wanted is None or isinstance(wanted, numbers.Real)):
@@ -82,12 +82,12 @@ def check_components(wanted: Any) -> None:
 
 
 def check_settings(estimator: Any) -> Settings:
-    """The parameters of an estimator, or an error that says in one sentence which of them is impossible."""
+    """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
     _truth(estimator.whiten, "whiten")
     named = isinstance(estimator.algorithm, str)
     if not named or estimator.algorithm not in LEARNERS:
-        alone = ", which has a class of its own, for comparisons" if named and estimator.algorithm in ALGORITHMS else ""
+        alone = ", which is for comparisons, as a class of its own" if named and estimator.algorithm in ALGORITHMS else ""
         raise ValueError(f"algorithm must be one of {', '.join(LEARNERS)}; got {estimator.algorithm!r}{alone}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
     if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
@@ -130,7 +130,7 @@ def check_settings(estimator: Any) -> Settings:
 
 
 def rank_for(n_components: Any, settings: Settings, D: int) -> int:
-    """How many directions to keep of D features: K'."""
+    """The number of directions to keep of D features: K'."""
     if n_components is None:
         return D
     if not isinstance(n_components, numbers.Integral):
@@ -140,7 +140,7 @@ def rank_for(n_components: Any, settings: Settings, D: int) -> int:
 
 
 def rank_found(share: float, variances: Any, total: float, settings: Settings) -> int:
-    """How many directions to stream with, where a share of the variance was asked for and these directions have been found exactly."""
+    """The number of directions to stream with, if a share of the variance was asked for and these directions are exact."""
     enough = np.cumsum(variances) >= (share - 1e-12) * total
     K = int(np.argmax(enough)) + 1 if enough.any() else len(variances)
     return min(2 * K + SPARE if settings.oversample is None else K + settings.oversample, len(variances))

@@ -1,4 +1,4 @@
-"""From a stream that has had no holes to one that may have some: what has been learned is taken along."""
+"""Turns a stream that has had no missing values into one that may have some, with all that it has learned."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from online_psp.pca.pairs import Pairs
 
 
 def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: ReadOut | None, scale: Floats | None) -> Careful:
-    """A learner that has seen nothing, taken to where a stream stands.
+    """Bring a learner that has seen nothing to the state of a stream.
 
     Parameters
     ----------
     careful : Careful
     moments : Moments
-        Of the stream.
+        Moments of the stream.
     exact : Kept or Scatter, optional
-        What it has kept, where it has left nothing out.
+        Its exact phase, if it is still exact.
     directions, scale : ReadOut and (D,), optional
-        Otherwise its directions, of features divided by the scale where there is one.
+        Otherwise its directions, of features divided by the scale if there is one.
     """
     if isinstance(exact, Scatter) and careful.few:
         careful.moments = PartialMoments.following(moments)
@@ -44,12 +44,12 @@ def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: 
 
 
 def _give_rows(careful: Careful, moments: Moments, exact: Exact) -> None:
-    """Feed the rows that were kept, as they came."""
+    """Feed the rows that were kept, in their original form."""
     n = exact.n
     rows = raw_rows(exact.rows[:n], exact.shares[:n], np.array(moments.mean) if careful.settings.center else None)
     left, _ = weights_left(exact.shares[:n])
     weights = moments.weight * left
-    careful.moments.count = moments.count - n  # where models were merged, rows stand for others
+    careful.moments.count = moments.count - n  # after a merge, a kept row may stand for several
     careful.moments.squares = moments.squares - float(weights @ weights)
     done = 0
     while done < n:
@@ -59,15 +59,15 @@ def _give_rows(careful: Careful, moments: Moments, exact: Exact) -> None:
 
 
 def raw_rows(centred: Array, shares: Floats, mean: Floats | None) -> Array:
-    """Rows as they were before they were centred, each by the mean of those before it; without a mean they were not.
+    """Undo the centring of rows, each by the mean of those before it; without a mean they were not centred.
 
     Parameters
     ----------
     centred : (n, D)
     shares : (n,)
-        Of each row in the average up to it.
+        Share of each row in the average up to it.
     mean : (D,), optional
-        Of all of them.
+        Mean of all of them.
     """
     rows: Any = centred.astype(np.float64)
     if mean is None:

@@ -1,4 +1,4 @@
-"""What can be done with an OnlinePCA that has learned: coordinates of rows, rows from coordinates, likelihoods, holes filled."""
+"""What a fitted OnlinePCA can do: transform rows and back, fill missing values, and give likelihoods."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from online_psp.pca.offsets import offset_for, shifted
 from online_psp.pca.reading import Learned
 from online_psp.pca.view import View
 
-_LARGE_MEAN = 10.0  # in deviations: beyond that it is taken out of rows before they are multiplied
+_LARGE_MEAN = 10.0  # in deviations: a larger mean is subtracted from rows before they are multiplied
 
 
 class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
-    """Uses what was learned."""
+    """The methods of a fitted OnlinePCA."""
 
     def transform(self, X: ArrayLike) -> Any:
         """Coordinates of rows along the components, (n, n_components_).
 
-        Of a row that lacks values (with ``missing="impute"``), those that the model expects given what is observed.
+        For a row with missing values (with ``missing="impute"``), the coordinates that the model expects given the observed values.
         """
         check_is_fitted(self)
         view = self._view()
@@ -43,18 +43,18 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return scores
 
     def impute(self, X: ArrayLike) -> Any:
-        """X with its missing values filled by what the model expects there, given what is observed of each row.
+        """Fill in missing values with what the model expects, given the observed values of each row.
 
         Parameters
         ----------
         X : (n, D)
-            An array, a pandas or polars frame, or a sparse matrix, in which only explicit NaN are missing.
+            An array, a pandas or polars frame, or a sparse matrix. In a sparse matrix only explicit NaN are missing.
 
         Returns
         -------
         (n, D)
-            Of the same kind, dtype and labels; values that are not missing are as they were. (A column of whole numbers that lacked some
-            becomes one of floating-point numbers.) Features that were never observed are filled with zero.
+            X with its missing values filled in, of the same type and dtype and with the same labels. Observed values do not change. (A
+            column of whole numbers with missing values becomes floating-point.) Features that were never observed are filled with zero.
         """
         check_is_fitted(self)
         view = self._view()
@@ -67,7 +67,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return put_back(X, found, filled(view, found))
 
     def inverse_transform(self, X: ArrayLike) -> Any:
-        """Rows that have the given coordinates, (n, D)."""
+        """Rows with the given coordinates along the components, (n, D)."""
         check_is_fitted(self)
         view = self._view()
         components, dtype = self._shown(view)[0], self._fitted().dtype
@@ -80,7 +80,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Log-likelihood of each row, of what is observed of it, under the probabilistic PCA model, (n,)."""
+        """Log-likelihood of each row under the probabilistic PCA model, (n,); of its observed values, if some are missing."""
         check_is_fitted(self)
         view = self._view()
         holes = self._fitted().settings.missing == "impute"
@@ -116,9 +116,9 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return log_likelihood(scaled, mean / view.deviations, *self._gaussian(view)) - float(np.log(view.deviations).sum())
 
     def sample_influence(self, X: ArrayLike) -> Floats:
-        """What rows would count if they came now, (n,), from 0 to 1: less than 1 where they are far from all others.
+        """The weight that each row would have if it came now, (n,), from 0 to 1: below 1 if it is far from all others.
 
-        Without ``robust=True`` every row counts fully.
+        Without ``robust=True`` every row has weight 1.
         """
         check_is_fitted(self)
         stream = self._fitted()
@@ -132,7 +132,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return np.concatenate([np.zeros(0), *parts])
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Mean log-likelihood of the rows."""
+        """Mean log-likelihood of the rows; see `score_samples`."""
         return float(np.mean(self.score_samples(X)))
 
     def get_covariance(self) -> Floats:
@@ -143,7 +143,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return found if view.deviations is None else found * view.deviations * view.deviations[:, np.newaxis]
 
     def get_precision(self) -> Floats:
-        """Its inverse, (D, D)."""
+        """The inverse of the covariance of the probabilistic PCA model, (D, D)."""
         check_is_fitted(self)
         view = self._view()
         found = precision(*self._gaussian(view))
@@ -156,7 +156,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         mean = view.mean if self._fitted().settings.center else np.zeros(rows.D)
         offset = mean @ components.T.astype(np.float64)
         scaled = mean if view.deviations is None else mean / view.deviations
-        first = float(scaled @ scaled) > _LARGE_MEAN**2 * view.total_variance  # then differences of products would be rounding
+        first = float(scaled @ scaled) > _LARGE_MEAN**2 * view.total_variance  # a difference of products would be mostly rounding
         scores: Any
         if isinstance(rows, ArrayRows):
             scores = _array_scores(rows, mean, components) if first else rows.scores(components, offset)
@@ -172,7 +172,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
 
 
 def _dense_scores(X: Array, mean: Floats, components: Array) -> Array:
-    """``(X − mean) componentsᵀ``, (n, K), with the mean taken out first, a part of the rows at a time."""
+    """``(X − mean) componentsᵀ``, (n, K), with the mean subtracted first, a part of the rows at a time."""
     scores = np.empty((len(X), len(components)), X.dtype)
     step = max(1, CENTRE_BYTES // (X.shape[1] * X.itemsize))
     for start in range(0, len(X), step):
@@ -183,6 +183,6 @@ def _dense_scores(X: Array, mean: Floats, components: Array) -> Array:
 
 def _array_scores(rows: ArrayRows, mean: Floats, components: Array) -> Any:
     """The same in the library of the rows."""
-    near = mean.astype(rows.library.dtype)  # and what is lost of the mean by that
+    near = mean.astype(rows.library.dtype)  # the rest of the mean is added below
     apart = ArrayRows(rows.X - rows.library.of(near), rows.library.dtype)
     return apart.scores(components, (mean - near) @ components.T.astype(np.float64))

@@ -1,4 +1,4 @@
-"""What a stream has learned: as a state to go on from, and as a view to read."""
+"""What a stream has learned: as a state to continue from, and as a view to read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MomentsState(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """Everything learned, but for the algorithm that goes on from the exact phase, which has a state of its own."""
+    """Everything learned, except the state of the algorithm that follows the exact phase."""
 
     rank: int
     unit: float
@@ -37,7 +37,7 @@ class StreamState(NamedTuple):
     scale: Annotated[Floats, "D"] | None
     careful: CarefulState | None
     offset: Annotated[Floats, "D"] | None = None
-    """Taken off sparse rows, where the algorithm goes on with a running sum of them."""
+    """Offset of sparse rows, if the algorithm keeps their running sum."""
 
 
 class View(NamedTuple):
@@ -53,17 +53,17 @@ class View(NamedTuple):
     mean: Floats
     """(D,)"""
     deviations: Floats | None
-    """(D,): what features are divided by, where they are standardised; the components are then those of standardised features."""
+    """(D,): divisors of standardised features, whose components these then are; None otherwise."""
     seen: int
     weight: float
     squares: float
     known: Floats | None = None
-    """(D,): weights of the rows in which each feature was observed, where some were not."""
+    """(D,): sum of the weights of the rows in which each feature was observed; None if none was ever missing."""
     excess: float = 1.0
-    """How many times the noise counts where rows are filled."""
+    """Factor of the noise when missing values are filled."""
 
     def degrees(self, settings: Settings) -> float:
-        """What a variance divided by the weight is to be multiplied by, so that it has no bias."""
+        """Factor that makes a variance divided by the weight unbiased."""
         if not settings.center:
             return 1.0
         if settings.half_life is None:
