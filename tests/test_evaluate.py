@@ -87,7 +87,7 @@ def test_evaluate_says_what_is_wrong(X: Floats) -> None:
         evaluate(X, K=2, algorithms={"not one": "builtins:int"})
     with pytest.raises(ValueError, match="no track 'nonsense'; there are drift, missing, outliers, sorted"):
         evaluate(X, K=2, plan=Plan(tracks=("nonsense",)))
-    with pytest.raises(ValueError, match="A track is one pass"):
+    with pytest.raises(ValueError, match="A track is a single pass"):
         evaluate(X, K=2, plan=Plan(tracks=("drift",), epochs=2))
 
 

@@ -133,7 +133,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 def test_memory_in_another_process_is_seen_and_nothing_is_left_behind(apart: list[Row]) -> None:
     hidden = select(apart, label="Hides", metric="growth_mib")[0]
     assert hidden.value > 60, f"64 MB are in another process, and {hidden.value:.0f} MiB were seen"
-    assert "other processes that it started" in hidden.note
+    assert "its memory includes other processes" in hidden.note
     left = [place for place in Path("/proc").glob("[0-9]*") if b"64_000_000" in _words(place)]
     assert not left, "what it started is ended with it"
 
@@ -330,7 +330,7 @@ def test_one_trial_has_no_interval(tmp_path: Path) -> None:
     place = boards(trial("a", 0.1))[0].places[0]
     assert np.isnan([place.score.low, place.score.high, place.rank.low, place.rank.high]).all()
     write_rows(tmp_path / "rows.csv", trial("a", 0.1))
-    assert "of fewer than six trials" in write_leaderboard([tmp_path / "rows.csv"], tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "fewer than six trials" in write_leaderboard([tmp_path / "rows.csv"], tmp_path / "p.html").read_text(encoding="utf-8")
     with pytest.raises(FileNotFoundError, match=r"The folder .*absent does not exist"):
         write_leaderboard([tmp_path / "rows.csv"], tmp_path / "absent" / "p.html")
 

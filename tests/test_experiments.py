@@ -295,7 +295,7 @@ def test_estimators_get_equal_batches_whatever_comes_in_and_whoever_looks() -> N
 @pytest.mark.parametrize(
     ("algorithm", "message"),
     [
-        ("nonsense", r"no algorithm 'nonsense': say one of fsm, sm, ipca, ccipca, .*or module:Class"),
+        ("nonsense", r"no algorithm 'nonsense': name one of fsm, sm, ipca, ccipca, .*or module:Class"),
         ("no_such_module:Thing", r"module 'no_such_module' .* cannot be imported"),
         ("numpy:no_such_thing", r"module 'numpy' has no 'no_such_thing'"),
         ("numpy:pi", r"not a class or a function"),

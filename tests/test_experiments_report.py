@@ -267,7 +267,7 @@ def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pyte
         (["evaluate", "-d", "absent.npy", "-k", "3"], "absent.npy is neither a file or folder nor a data set known here"),
         (["evaluate", "-d", "digits", "-k", "3", "-a", "nowhere:Thing"], "cannot be imported"),
         (["evaluate", "-d", "digits", "-k", "300"], "K must be between 1 and 64"),
-        (["evaluate", "-d", "digits"], "Say how many directions are sought"),
+        (["evaluate", "-d", "digits"], "Pass K, the number of directions to find"),
         (["evaluate", "-d", "spiked:D=10,K=20"], "must have 1 ≤ K ≤ D"),
         (["evaluate", "-d", "spiked:D=10,Q=2"], "is not one of D, K, rho, N"),
         (["evaluate", "-d", "digits", "-k", "3", "--timeout", "0"], "timeout must be more than 0 seconds"),

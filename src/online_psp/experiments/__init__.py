@@ -1,6 +1,6 @@
-"""The paper's experiments on synthetic and real data, and on yours.
+"""The paper's experiments, on synthetic data, real data and your own.
 
-The public names load on first use, so that the command line starts at once.
+The public names are imported on first use, so that the command line starts quickly.
 """
 
 from __future__ import annotations

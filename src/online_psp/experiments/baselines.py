@@ -1,10 +1,10 @@
-"""What "times faster" is measured against: the published updates, one sample at a time, in place.
+"""The baselines of "times faster": the published updates, one sample at a time, in place.
 
-Each class here is what a good engineer writes from the paper without blocking: one state, changed in place, rank-one updates by BLAS
-(``dger``, ``dsyr``), matrix-vector products into arrays that were made once. No array of size D is made after the start. A loop over
-`reference_step`, which makes D×K temporaries for every sample, takes several times as long and flatters whatever stands beside it.
+Each class is what a good engineer writes from the paper without blocking: one state, changed in place, rank-one updates by BLAS (``dger``,
+``dsyr``), and matrix-vector products into preallocated arrays. No array of size D is allocated after the start. A loop over
+`reference_step`, which allocates D×K temporaries for every sample, takes several times as long and would flatter any comparison.
 
-`BASELINES` finds the class by the algorithm's name. A baseline is made from the fields of the algorithm's state, and holds them again
+`BASELINES` maps the name of an algorithm to its baseline. A baseline starts from the fields of the algorithm's state, and has them again
 after every step: the tests compare it with `reference_step` after every sample.
 """
 
@@ -32,14 +32,14 @@ class Baseline(ABC):
     Attributes
     ----------
     arguments : mapping
-        From a field of the state to the argument of the algorithm's class that starts from it.
+        For each field of the state, the constructor argument of the algorithm that starts from it.
     """
 
     arguments: ClassVar[Mapping[str, str]]
 
     @abstractmethod
     def step(self, x: Floats, *rates: float) -> Floats:
-        """Learn from one sample, (D,), which is left alone; returns its output, (K,), in an array that the next step overwrites."""
+        """Learn from one sample, (D,), which does not change; returns its output, (K,), in an array that the next step overwrites."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class Baseline(ABC):
     @staticmethod
     @abstractmethod
     def rates(t: int, gamma: float) -> tuple[float, ...]:
-        """The published step sizes of sample t, t from 1; those without a γ leave it alone."""
+        """The published step sizes of sample t, t from 1; algorithms without a γ ignore `gamma`."""
 
     @staticmethod
     @abstractmethod
@@ -62,12 +62,12 @@ class Baseline(ABC):
 
 
 def _by_columns(A: Floats) -> Floats:
-    """A copy in the order of BLAS, so that BLAS changes it and not a copy of it."""
+    """A copy in the column order of BLAS, so that BLAS changes it in place."""
     return np.array(A, dtype=np.float64, order="F")
 
 
 class _SimilarityBaseline(Baseline):
-    """W, as its transpose: BLAS stores columns, and rank-one updates of them are in place."""
+    """Keeps W as its transpose: BLAS works on columns, and updates them in place."""
 
     def __init__(self, W: Floats, lateral: Floats) -> None:
         self._Wt = _by_columns(W.T)
@@ -125,12 +125,12 @@ class InPlaceFSM(_SimilarityBaseline):
 
     @staticmethod
     def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
-        """W and Minv where the output's covariance is diag(variances)."""
+        """W and Minv at the fixed point, where the covariance of the output is diag(variances)."""
         return (Q * variances).T, np.diag(1.0 / variances)
 
 
 class InPlaceSM(_SimilarityBaseline):
-    """Similarity Matching from W, (K, D), and M, (K, K); the system with M is solved by its Cholesky factor, made anew for every sample."""
+    """Similarity Matching from W, (K, D), and M, (K, K); M is factored by Cholesky anew for every sample."""
 
     arguments = MappingProxyType({"W": "W0", "M": "M0"})
 
@@ -158,14 +158,14 @@ class InPlaceSM(_SimilarityBaseline):
 
     @staticmethod
     def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
-        """W and M where the output's covariance is diag(variances)."""
+        """W and M at the fixed point, where the covariance of the output is diag(variances)."""
         return (Q * variances).T, np.diag(variances)
 
 
 class InPlaceIPCA(Baseline):
     """Incremental PCA from U, (D, K), and Σ², (K,).
 
-    ``[U r/‖r‖] V`` goes into a second D×K array, and the two change places. LAPACK's work space, of size K², is its wrapper's.
+    ``[U r/‖r‖] V`` goes into a second D×K array, and the two are swapped. SciPy allocates LAPACK's work space, of size K².
     """
 
     arguments = MappingProxyType({"U": "Uhat0", "sigma2": "sigma2_0"})
@@ -240,7 +240,7 @@ class InPlaceCCIPCA(Baseline):
         self._x, self._y = np.zeros(len(U)), np.zeros(len(sigma2))
 
     def step(self, x: Floats, *rates: float) -> Floats:
-        """Component after component, each from what the ones before it leave of the sample."""
+        """Update one component after the other, each from what the earlier ones leave of the sample."""
         (alpha,) = rates
         left, y, sigma2 = self._x, self._y, self._sigma2
         ddot, dscal, daxpy = blas.ddot, blas.dscal, blas.daxpy
@@ -282,7 +282,7 @@ BASELINES: Mapping[str, type[Baseline]] = MappingProxyType(
 
 
 def started(name: str, *state: Any) -> Baseline:
-    """The baseline of an algorithm in a state: the fields of the algorithm's own state, in their order."""
+    """The baseline of an algorithm, started from the fields of the algorithm's own state, in their order."""
     make: Any = BASELINES[name]
     made: Baseline = make(*state)
     return made

@@ -16,24 +16,24 @@ from online_psp.engine.types import Floats
 from online_psp.experiments.baselines import BASELINES, started
 from online_psp.metrics import batch_components, standardize, subspace_error
 
-_SHOWN = ("fsm", "sm", "ipca", "ccipca")  # the paper's; all of them would take minutes to compile
+_SHOWN = ("fsm", "sm", "ipca", "ccipca")  # those of the paper; compiling all algorithms would take minutes
 _IN_PLACE_SAMPLES = 500
 _TIMES = 3
 _SINGLE_SAMPLES = 1500
 
 
 class Problem(NamedTuple):
-    """Rows to learn from, and what is known of them."""
+    """Rows to learn from, with the truth if it is known."""
 
     name: str
     X: Floats
     K: int
     truth: Floats | None
-    """(D, K) population subspace, where the data was drawn from a model."""
+    """(D, K) population subspace, if the data was drawn from a model."""
 
 
 class Result(NamedTuple):
-    """What one method did on one problem. Times are microseconds per sample; `in_place` is that of the published update, in place."""
+    """The result of one method on one problem. Times are in microseconds per sample; `in_place` is that of the in-place baseline."""
 
     problem: str
     method: str
@@ -63,7 +63,7 @@ def microseconds(function: Callable[[], Any], samples: int) -> float:
 
 
 def in_place_microseconds(name: str, problem: Problem) -> float:
-    """The published update, a sample at a time, in place."""
+    """Time of the published update, one sample at a time, in place."""
     module: Any = importlib.import_module(ALGORITHMS[name].__module__)
     model = started(name, *module.reference_start(np.linalg.qr(problem.X[: problem.K].T)[0]))
     rates = BASELINES[name].rates(100, 2.0)
@@ -99,7 +99,7 @@ def run_algorithm(name: str, problem: Problem, target: Floats) -> Result:
     warm.fit_next(X[0])
     warm.get_components()
     blocks, singles = [], []
-    for _ in range(_TIMES):  # the best of several, as for what they are compared with: other programs come and go
+    for _ in range(_TIMES):  # the best of several, as for the baseline: other programs come and go
         model = cls(K, D)
         blocks.append(microseconds(lambda model=model: model.fit_block(X), len(X)))  # type: ignore[misc]
         singles.append(microseconds(lambda: [warm.fit_next(x) for x in X[:_SINGLE_SAMPLES]], _SINGLE_SAMPLES))
@@ -122,7 +122,7 @@ def run_estimator(make: Callable[[], Any], label: str, problem: Problem, target:
             model.partial_fit(rows[start:stop])
 
     warm = make()
-    fit(warm, X)  # all of it: what comes after the first rows is compiled too
+    fit(warm, X)  # all rows: later phases have to be compiled too
     _ = warm.components_
     model = make()
     block = microseconds(lambda: fit(model, X), len(X))
@@ -134,7 +134,7 @@ def run_estimator(make: Callable[[], Any], label: str, problem: Problem, target:
 
 
 def run(chosen: list[Problem]) -> Iterator[Result]:
-    """One result at a time, single-threaded."""
+    """Run everything in one thread; yields one result at a time."""
     from sklearn.decomposition import IncrementalPCA
     from threadpoolctl import threadpool_limits
 
@@ -150,12 +150,12 @@ def run(chosen: list[Problem]) -> Iterator[Result]:
 
 
 def steps(chosen: list[Problem]) -> int:
-    """How many results :func:`run` gives."""
+    """Number of results that :func:`run` yields."""
     return len(chosen) * (len(_SHOWN) + 2)
 
 
 def draw(results: list[Result], path: Path) -> None:
-    """Error against samples seen, one panel a problem."""
+    """Plot error against samples seen, with one panel per problem."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Anybody's algorithm on anybody's data, beside the built-in ones.
+"""Evaluation of your own algorithm on your own data, beside the built-in ones.
 
 >>> import numpy as np
 >>> from sklearn.decomposition import IncrementalPCA
@@ -48,29 +48,30 @@ Algorithms = Mapping[str, str | Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How an evaluation is run.
+    """The parameters of an evaluation.
 
     Attributes
     ----------
     trials, epochs, seed : int
-        Orders of the samples (or draws of generated ones), passes over them, and the seed of the first order.
+        Number of orders of the samples (or of draws of generated ones), passes over them, and the seed of the first order.
     tracks : tuple of str
-        Keys of `online_psp.experiments.tracks.TRACKS`; without any, the data as it is.
+        Keys of `online_psp.experiments.tracks.TRACKS`; if empty, the data is used as it is.
     builtin : bool
-        Run the paper's algorithms and OnlinePCA beside those given.
+        Whether to run the paper's algorithms and OnlinePCA beside the given ones.
     family : bool
-        Run every other algorithm of the registry too.
+        Whether to run every other registered algorithm too.
     batch : int or None
-        Rows a time for ``partial_fit``; 5 K where None.
+        Rows per call of ``partial_fit``; 5 K by default.
     isolate : bool
-        Run every algorithm in a process of its own, which is how its memory is measured. Classes that a new process cannot import, such as
-        those of a notebook, run in this one, and have no figure for memory.
+        Whether to run every algorithm in a process of its own, so that its memory can be measured. Classes that a new process cannot
+        import, such as those of a notebook, run in this process, without a figure for memory.
     timeout : float or None
-        Seconds that a pass over the data may take in a process of its own.
+        Most seconds that a pass over the data may take, with `isolate`.
     jobs : int
-        Processes at once. With more than one, times disturb each other.
+        Number of processes at a time. With more than one, they disturb each other's times.
     resume : bool
-        Keep rows that the folder has already, of the same code. Not by default: an algorithm under development changes under its name.
+        Whether to keep results that the folder already has, of the same code. Not by default, because an algorithm under development
+        changes while its name stays.
     """
 
     trials: int = 3
@@ -95,13 +96,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Rows of an evaluation, with what can be made of them."""
+    """The results of an evaluation."""
 
     rows: list[Row]
     command: str = ""
 
     def errors(self) -> dict[str, float]:
-        """The median score (the error after the last sample; over time on drifting tracks) by algorithm, of the first track run."""
+        """The median score by algorithm, on the first track: the error after the last sample, or its mean over time if the truth drifts."""
         track = self.rows[0].track
         return {label: found.value for label, found in tables.scores(select(self.rows, track=track)).items()}
 
@@ -110,7 +111,7 @@ class Evaluation:
         return tables.to_markdown(tables.comparison(self.rows))
 
     def save(self, folder: str | Path) -> Path:
-        """Write the picture of every track and report.html into a folder; returns the report."""
+        """Write a picture for every track, and report.html, into a folder; returns the path of the report."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         sections = [self._section(str(track), folder) for track in distinct(self.rows, "track")]
@@ -167,7 +168,7 @@ def _literal(text: str) -> Any:
 
 
 def _curves(algorithms: Algorithms, batch: int | None) -> tuple[list[Curve], dict[str, Callable[..., Any]]]:
-    """Curves, and the classes and functions that are known to this process only."""
+    """The curves, and the classes and functions that only this process knows."""
     curves, builders = [], {}
     for label, given in algorithms.items():
         if isinstance(given, str):
@@ -182,13 +183,13 @@ def _curves(algorithms: Algorithms, batch: int | None) -> tuple[list[Curve], dic
 
 
 def labelled(texts: Sequence[str]) -> dict[str, str]:
-    """Algorithms as the command line names them, by labels that no two of them share, nor any with a built-in one."""
+    """Unique labels for algorithms as named on the command line, none of them that of a built-in one."""
     curves = told_apart([parse_curve(text) for text in texts], _known(Plan(family=True)))
     return {curve.label: curve.text for curve in curves}
 
 
 def _known(plan: Plan) -> list[Curve]:
-    """Curves of this package."""
+    """The curves of this package's algorithms."""
     curves = [*FIVE, ONLINE_PCA] if plan.builtin else []
     if plan.family:
         drawn = {curve.algorithm for curve in curves}
@@ -232,16 +233,16 @@ def _source(
 
 
 def _check_memory(data: RealData | SpikedData) -> None:
-    """Say that rows, twice, and their Gram matrix do not fit into the memory of the machine, before it is taken."""
+    """Raise an error if two copies of the rows and their Gram matrix do not fit into the memory of the machine."""
     needed, there = 8.0 * (2.0 * data.used * data.D + min(data.used, data.D) ** 2), installed_bytes()
     if needed > there:
         raise ValueError(
-            f"{data.used:,} × {data.D:,} rows need about {needed / 1e9:,.0f} GB of memory, and this machine has {there / 1e9:.0f} GB."
+            f"{data.used:,} × {data.D:,} rows need about {needed / 1e9:,.0f} GB of memory, but this machine has {there / 1e9:.0f} GB."
         )
 
 
 def _check_range(X: NDArray[Any]) -> None:
-    """Say which row has numbers whose squares overflow or vanish: nothing that is measured of such rows would mean anything."""
+    """Raise a ValueError if squares of values overflow or vanish: measurements would be meaningless."""
     with np.errstate(over="ignore"):
         sizes = np.abs(X.astype(np.float64, copy=False)).max(axis=1)
     if not sizes.max() < _LARGEST:
@@ -252,7 +253,7 @@ def _check_range(X: NDArray[Any]) -> None:
 
 
 def _checkpoints(data: RealData | SpikedData, K: int, epochs: int, track: Track | None) -> tuple[int, ...]:
-    """Evenly spaced on a logarithmic axis; on a track evenly in time, because what happens there may happen at any."""
+    """Checkpoints evenly spaced on a logarithmic axis; on a track evenly in time, because a change may come at any time."""
     total = data.used * epochs
     if track is None:
         return moments(total, min(2 * K, total), _MOMENTS)
@@ -264,7 +265,7 @@ def _records(data: RealData | SpikedData, K: int, curves: Sequence[Curve], plan:
     if unknown:
         raise ValueError(f"There is no track {unknown[0]!r}; there are {', '.join(TRACKS)}.")
     if plan.tracks and plan.epochs > 1:
-        raise ValueError("A track is one pass: leave epochs at 1.")
+        raise ValueError("A track is a single pass: leave epochs at 1.")
     tracks: list[Track | None] = [track for name in plan.tracks for track in TRACKS[name]] or [None]
     metrics = ("err_batch", "err_pop") if isinstance(data, SpikedData) and data.K == K else ("err_batch",)
     return [
@@ -298,46 +299,46 @@ def evaluate(
     progress: bool = False,
     command: str = "",
 ) -> Evaluation:
-    """Run algorithms over data and measure how far each is from batch PCA along the way, how long it takes and what memory it needs.
+    """Run algorithms on data, and measure their distance from batch PCA along the way, their time and their memory.
 
     Parameters
     ----------
     data : (N, D) or str or Path
-        Rows, or what `online_psp.datasets.load` takes, or ``spiked:D=1024,K=16,rho=0.01``: generated rows, for which Err_pop is known too.
+        Rows, a name or file for `online_psp.datasets.load`, or ``spiked:D=1024,K=16,rho=0.01`` for generated rows, with Err_pop as well.
     K : int, optional
-        Directions sought; that of spiked data where left out.
+        Number of directions to find; for spiked data, that of the data by default.
     algorithms : mapping of label to class, function or "module:Class"
         Anything whose instances have ``fit_next(x)`` and ``get_components() -> (D, K)``, made as ``Class(K, D)``; or ``partial_fit(X)`` and
         ``components_ (K, D)``, made as ``Class(n_components=K)``; or river's ``learn_one(x)`` and ``transform_one(x)``.
     plan : Plan, optional
-        Trials, tracks, processes, time allowed.
+        Trials, tracks, processes and time limit.
     out : str or Path, optional
         Folder for rows, pictures and report.
     key : str, optional
-        Which array of a .npz or .mat file.
+        Array to read from a .npz or .mat file.
     data_home : str or Path, optional
-        Where the data sets are.
+        Folder of the data sets.
     progress : bool
-        Show what is running.
+        Whether to show what is running.
     command : str
-        What to type to get this again, for the report.
+        Command that repeats this, for the report.
     """
     plan = plan or Plan()
     source, sources = _source(data, key, data_home)
     K = source.K if K is None and isinstance(source, SpikedData) else K
     if K is None:
-        raise ValueError("Say how many directions are sought: K is known for spiked data only.")
+        raise ValueError("Pass K, the number of directions to find: it is known for spiked data only.")
     if not 1 <= K <= min(source.used, source.D):
         raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
     _check_memory(source)
     known = _known(plan)
     mine, builders = _curves(algorithms or {}, plan.batch)
     given = told_apart(mine, known)
-    for curve in given:  # so that what is missing is said before anything runs
+    for curve in given:  # report what is missing before anything runs
         check_curve(curve, K, source.D, builders, construct=not (plan.isolate and curve.foreign) or curve.algorithm in builders)
     curves = [*given, *(curve for curve in known if curve.label not in {other.label for other in given})]
     if not curves:
-        raise ValueError("There is nothing to evaluate: name an algorithm, or leave the built-in ones in.")
+        raise ValueError("There is nothing to evaluate: name an algorithm, or keep the built-in ones.")
     records = _records(source, K, curves, plan)
     several = max(1, min(len({(record.track, record.seed) for record in records}), int(_KEPT_BYTES / (8.0 * source.used * source.D))))
     bench = Workbench(data_home, sources, builders, keep=several)
@@ -355,11 +356,11 @@ def evaluate(
 def _run(
     records: Sequence[Experiment], path: Path, bench: Workbench, builders: Mapping[str, Any], plan: Plan, scratch: Path, progress: bool
 ) -> list[Row]:
-    """Those that another process can import in processes of their own, the others here; rows in the order of the records."""
+    """Run algorithms that another process can import in their own processes, the others here; results in the order of the records."""
     how = Isolation(scratch, plan.timeout, plan.jobs)
     apart = [record for record in records if plan.isolate and record.curve.algorithm not in builders]
     here = [record for record in records if record not in apart]
-    before = read_rows(path)  # a file of something else is not overwritten
+    before = read_rows(path)  # raises an error instead of overwriting some other file
     if not plan.resume:
         write_rows(path, ())
     try:

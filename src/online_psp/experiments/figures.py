@@ -36,10 +36,10 @@ def sm(gamma: float) -> Curve:
 
 
 STEADY = Curve("CCIPCA" + FROM_DATA, "ccipca", (("sigma2_0", "data"),))
-"""CCIPCA from variances of the data, which does not amplify rounding: run beside it on the same perturbations, to show that."""
+"""CCIPCA from variances of the data, which does not amplify rounding; run on the same perturbations, to show that."""
 
 SENSITIVE: Mapping[Curve, int] = MappingProxyType({CCIPCA: 64, STEADY: 64})
-"""Curves that are run again on data perturbed by 1e-15, and from which K on: rounding decides the published one."""
+"""Curves to run again on data perturbed by 1e-15, and from which K: there, rounding decides the published curve."""
 
 FIVE = (IPCA, CCIPCA, fsm(0.6), fsm(1.5), fsm(2.0))
 EPOCHS = {"yale": 10, "orl": 30, "mnist": 1}
@@ -50,7 +50,7 @@ _TRIALS = {False: 10, True: 2}
 
 
 def _spread(record: Experiment, runs: int) -> list[Record]:
-    """The same experiment on data perturbed by 1e-15, several times, where it is to be seen what rounding does."""
+    """The same experiment on data perturbed by 1e-15, several times, if it should show the effect of rounding."""
     least = SENSITIVE.get(record.curve)
     if least is None or record.K < least:
         return []
@@ -64,7 +64,7 @@ def real(name: str, rows: int | None = None) -> RealData:
 
 
 def fig1(quick: bool = False, seed: int = 0, trials: int | None = None) -> list[Record]:
-    """Time per sample against K, as published, one at a time and in blocks; timings are repeated runs, whatever the trials.
+    """Time per sample against K, as published, one at a time and in blocks; timings are repeated runs, so `trials` has no effect.
 
     Ten runs, or as many as fit into the budget. A single run that takes longer, such as one sample of IPCA as published at K = 4096, is
     the measurement: so the whole figure takes about half an hour on one core (`online_psp.experiments.records.Timing.cost`).
@@ -144,7 +144,7 @@ RECORDED = {
     "IPCA": IPCA,
     "CCIPCA": CCIPCA,
 }
-"""Runs of the authors' package that were recorded, and the curve that must reproduce each."""
+"""Recorded runs of the authors' package, and the curve that must reproduce each."""
 
 
 def golden(folder: Path) -> tuple[list[Record], dict[tuple[str, int, str, int], float]]:
@@ -168,7 +168,7 @@ def golden(folder: Path) -> tuple[list[Record], dict[tuple[str, int, str, int], 
 
 
 def _recording(file: Path) -> dict[str, NDArray[Any]]:
-    """What is needed of a recording, or an error that says what is not there."""
+    """The arrays of a recording; raises an error that says what is missing."""
     needed = ("K", "N", *(f"{run}_err" for run in RECORDED))
     try:
         with file.open("rb") as stream, np.load(stream) as arrays:

@@ -1,4 +1,4 @@
-"""What the paper says of times, checked against the rows of figure 1, as published: the published updates in place."""
+"""The paper's claims about times, checked against figure 1 with the published updates in place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Claim = Callable[[Sequence[Row]], Verdict]
 
 
 def seconds(rows: Sequence[Row], way: str = _PUBLISHED) -> dict[tuple[int, int], dict[str, float]]:
-    """By (D, K) and algorithm, the median seconds per sample of one way of running."""
+    """Median seconds per sample of one way of running, by (D, K) and algorithm."""
     runs: dict[tuple[int, int], dict[str, list[float]]] = {}
     for row in select(rows, figure="fig1", metric="seconds_per_sample"):
         if row.label.endswith(f", {way}"):
@@ -30,7 +30,7 @@ def seconds(rows: Sequence[Row], way: str = _PUBLISHED) -> dict[tuple[int, int],
 
 
 def slopes(rows: Sequence[Row], algorithm: str, way: str) -> dict[int, tuple[float, float]]:
-    """By D, the exponent of K over all sizes and over the last doubling."""
+    """The exponent of K over all sizes and over the last doubling, by D."""
     found = {}
     times = {where: by_name[algorithm] for where, by_name in seconds(rows, way).items() if algorithm in by_name}
     for D in sorted({D for D, _ in times}):

@@ -1,4 +1,4 @@
-"""Each algorithm in a process of its own: its memory is its own, and what kills it kills nothing else."""
+"""Runs each algorithm in a process of its own, so that its memory can be measured and a crash affects nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PEAK, GROWTH = "peak_mib", "growth_mib"
 """The peak resident memory of an algorithm's process, and how much of it came after the first row."""
 
 _SEVERAL = 1.3
-"""More processors than this are more than one."""
+"""Processor use above this counts as more than one processor."""
 
 _POLL_SECONDS = 0.05
 _LOG_BYTES = 4096
@@ -38,16 +38,16 @@ _START_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Isolation:
-    """How processes are run.
+    """The parameters of isolated runs.
 
     Attributes
     ----------
     folder : Path
-        Where rows, bases and events are kept on the way.
+        Folder for rows, bases and events while they are needed.
     timeout : float or None
-        Seconds that a pass over the data may take; the process is ended after that.
+        Most seconds that a pass over the data may take before the process is ended.
     jobs : int
-        Processes at once. With more than one, times disturb each other.
+        Number of processes at a time. With more than one, they disturb each other's times.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class Isolation:
 
 
 def run_isolated(records: Sequence[Experiment], bench: Workbench, how: Isolation) -> Iterator[tuple[Experiment, Outcome]]:
-    """Run records, those of one curve in one process; what each gave, as the processes end."""
+    """Run records, those of one curve in one process; yields their outcomes as the processes end."""
     _check_room(records, how.folder)
     stored = {record.key: _store(record, bench, how.folder) for record in records}
     by_curve: dict[Any, list[Experiment]] = {}
@@ -78,13 +78,13 @@ def run_isolated(records: Sequence[Experiment], bench: Workbench, how: Isolation
 
 
 def _check_room(records: Sequence[Experiment], folder: Path) -> None:
-    """Say now that the rows do not fit where they are to be written, and not when the disk is full."""
+    """Raise an error if the rows do not fit on the disk, before anything is written."""
     sizes = {(record.data, record.track, record.seed): 8.0 * record.data.used * record.data.D for record in records}
     needed, free = sum(sizes.values()), shutil.disk_usage(folder).free
     if needed > free:
         raise ValueError(
             f"The rows of {len(sizes)} streams take up to {needed / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} GB left: run "
-            "fewer trials or tracks at a time, or name another place by the environment variable TMPDIR."
+            "fewer trials or tracks at a time, or name another folder with the environment variable TMPDIR."
         )
 
 
@@ -103,19 +103,19 @@ def _store(record: Experiment, bench: Workbench, folder: Path) -> StoredRows:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a process told before it ended.
+    """What a process reported before it ended.
 
     Attributes
     ----------
     events : list of dict
     folder : Path
-        Where its bases are.
+        Folder of its bases.
     failed : dict
-        From the key of a record to why it has none.
+        Why records failed, by their keys.
     reached : list of Experiment
-        Records with something to tell; those after the one that killed the process are not among them.
+        Records with results, or with a failure; not those after the one that killed the process.
     left : list of Experiment
-        Those on other tracks than the one that killed it, which another process can run.
+        Records on tracks other than the one that killed it, which another process can run.
     """
 
     events: list[dict[str, Any]]
@@ -126,7 +126,7 @@ class _Told:
 
 
 class _Runs:
-    """The records of one curve: in one process, and where something kills it, in another one for the further tracks."""
+    """Runs the records of one curve in one process and, if that is killed, the remaining tracks in another."""
 
     def __init__(self, records: Sequence[Experiment], stored: dict[str, StoredRows], how: Isolation, folder: Path) -> None:
         self._records, self._stored, self._how, self._folder = list(records), stored, how, folder
@@ -134,7 +134,7 @@ class _Runs:
         self._ended = False
 
     def run(self) -> list[_Told]:
-        """What each process told."""
+        """Run everything; returns the reports of the processes."""
         told, left, folder = list[_Told](), self._records, self._folder
         while left and not self._ended:
             self._process = _Process(left, self._stored, self._how, folder)
@@ -143,14 +143,14 @@ class _Runs:
         return told
 
     def end(self) -> None:
-        """End what runs, and begin nothing more."""
+        """End the running process, and start no other."""
         self._ended = True
         if self._process is not None:
             self._process.end()
 
 
 class _Process:
-    """The trials of one curve."""
+    """The process that runs the trials of one curve."""
 
     def __init__(self, records: Sequence[Experiment], stored: dict[str, StoredRows], how: Isolation, folder: Path) -> None:
         self._records, self._how, self._folder = records, how, folder
@@ -160,13 +160,13 @@ class _Process:
         self._ended = False
 
     def run(self) -> _Told:
-        """Start, wait and read what was told."""
+        """Start the process, wait for it, and read its report."""
         self._folder.mkdir(parents=True)
         job = self._folder / "job.pickle"
         with job.open("wb") as stream:
             pickle.dump(self._job.path, stream)
             pickle.dump(self._job, stream)
-        # The working folder comes last, once everything of ours is imported: a module beside the data must not take another's place.
+        # The working folder comes last, once our own modules are imported, so that a module beside the data cannot replace one of them.
         places = [place for place in sys.path if place and os.path.realpath(place) != os.path.realpath(os.curdir)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         if self._ended:
@@ -185,7 +185,7 @@ class _Process:
         return self._read(self._child.returncode, stopped)
 
     def end(self) -> None:
-        """End the process, and whatever it has started, if it still runs."""
+        """End the process, and all that it has started, if it is still running."""
         self._ended = True
         child = self._child
         if child is None or child.poll() is not None:
@@ -198,13 +198,13 @@ class _Process:
 
     @staticmethod
     def _sweep(child: subprocess.Popen[bytes]) -> None:
-        """End what a process has started and left behind."""
+        """End processes that a process has started and left behind."""
         if hasattr(os, "killpg"):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
 
     def _wait(self, child: subprocess.Popen[bytes]) -> float:
-        """Wait for the end; the seconds that ran out, or 0. Passes are counted by what the process tells, and each has the whole time."""
+        """Wait for the end; returns the seconds that ran out, or 0. The time limit applies to each pass that the process reports."""
         events, heard, since = self._folder / "events.jsonl", -1, time.monotonic()
         while child.poll() is None:
             time.sleep(_POLL_SECONDS)
@@ -219,7 +219,7 @@ class _Process:
 
     @staticmethod
     def _passes(events: Path) -> int:
-        """How many warm-ups and passes have been begun or ended so far; 0 before the process is ready."""
+        """Number of warm-ups and passes begun or ended so far; 0 before the process is ready."""
         if not events.exists():
             return 0
         return sum('"basis"' not in line for line in events.read_text(encoding="utf-8").splitlines())
@@ -249,7 +249,7 @@ class _Process:
 
 
 def _outcome(record: Experiment, told: _Told, bench: Workbench) -> Outcome:
-    """What the bases of a record are worth; the process that made them has no part in it."""
+    """Score the bases of a record, without the process that made them."""
     if record.key in told.failed:
         return failure(record, told.failed[record.key])
     timed = next(event for event in told.events if event["event"] == "timed" and event["key"] == record.key)
@@ -272,9 +272,9 @@ def _outcome(record: Experiment, told: _Told, bench: Workbench) -> Outcome:
 
 
 def _remarks(timed: dict[str, Any]) -> list[str]:
-    """What else to know of a pass: what was done to its rows, and what it used beside one process on one processor."""
+    """Notes on a pass: what was done to its rows, and what it used beyond one process on one processor."""
     return [
         FILLED if timed["filled"] else "",
         f"used {timed['processors']:.1f} processors" if timed["processors"] > _SEVERAL else "",
-        "other processes that it started are in its memory" if timed["others"] else "",
+        "its memory includes other processes that it started" if timed["others"] else "",
     ]

@@ -20,25 +20,25 @@ from online_psp.experiments.statistics import INTERVALS, Interval, bootstrap, re
 from online_psp.experiments.tables import Table, between, memory, number, spent
 
 _PROVENANCE = ("version", "commit", "code", "date", "platform", "cpu", "blas", "threads", "ram_gib")
-_EQUAL = 1e-7  # of scores that differ by rounding alone: one algorithm under two names
+_EQUAL = 1e-7  # relative difference of scores that is rounding: one algorithm under two names
 
 
 class Place(NamedTuple):
-    """Where an algorithm stands on a board.
+    """The place of an algorithm on a board.
 
     Attributes
     ----------
     score : Interval
-        What it is ranked by; not a number where it failed.
+        The score that it is ranked by; NaN if it failed.
     rank : Interval
-        Its place, and where it stands when trials are drawn again.
+        Its place, with the interval over resampled trials.
     microseconds : float
-        Per sample.
+        Time per sample.
     memory : str
     trials : int
-        How many ended well.
+        Number of successful trials.
     note : str
-        Why it failed, or what was done to the rows for its sake.
+        Why it failed, or how the rows were changed for it.
     """
 
     label: str
@@ -69,10 +69,10 @@ Where: TypeAlias = tuple[str, str, int, int, float, int, int]
 
 
 def collect(paths: Iterable[str | Path]) -> tuple[list[Row], list[str]]:
-    """The rows of evaluations in several files, and remarks on what was done with them.
+    """The rows of evaluations in several files, and remarks on how they were combined.
 
-    A trial that was measured several times, by other code or on another machine, counts once: the last file's rows are taken. Algorithms of
-    one label that are not one algorithm are told apart.
+    A trial that was measured several times, by other code or on another machine, counts once: that of the last file. Different algorithms
+    with the same label get different labels.
     """
     trials: dict[tuple[object, ...], list[Row]] = {}
     twice, interrupted = 0, 0
@@ -98,12 +98,12 @@ def collect(paths: Iterable[str | Path]) -> tuple[list[Row], list[str]]:
 
 
 def _scored(path: Path) -> tuple[list[list[Row]], int]:
-    """The rows of a file by record, of those that ended, well or not; and how many were interrupted."""
+    """The rows of a file by record, for records that ended, successfully or not; and the number of interrupted records."""
     found: dict[str, list[Row]] = {}
     for row in read_rows(path):
         found.setdefault(row.key, []).append(row)
         if row.metric == SCORE and not 0 <= row.value < math.inf:
-            raise ValueError(f"{path} has an error of {row.value} for {row.label}, which is none: it is damaged.")
+            raise ValueError(f"{path} has an error of {row.value} for {row.label}, which is impossible: the file is damaged.")
     ended = [rows for rows in found.values() if rows[-1].metric == DONE]
     scored = [rows for rows in ended if any(row.metric in (SCORE, "failed") for row in rows)]
     if not scored:
@@ -119,7 +119,7 @@ def _told_apart(rows: Sequence[Row]) -> list[Row]:
 
 
 def _place(rows: Sequence[Row]) -> Where:
-    """What the rows of a record are to be compared on: track, data (by content, wherever its file is), size, noise, K, passes."""
+    """The board that a record belongs to: track, data (by content, wherever the file is), size, noise, K, passes."""
     row = rows[0]
     data = row.data if row.origin.checksum in ("", GENERATED) else row.origin.checksum
     passes = max(1, -(-max(one.t for one in rows) // row.N))
@@ -148,7 +148,7 @@ def _board(name: str, rows: Sequence[Row]) -> Board:
     values = {label: _by_seed(select(rows, label=label, metric=SCORE)) for label in labels}
     failed = {label for label in labels if not values[label] or select(rows, label=label, metric="failed")}
     drawn = {label: resampled_medians(values[label]) for label in labels if label not in failed}
-    ranks: dict[str, Floats] = {label: np.full(_draws(drawn), float(len(labels))) for label in failed}  # a failure is the last place
+    ranks: dict[str, Floats] = {label: np.full(_draws(drawn), float(len(labels))) for label in failed}  # a failure takes the last place
     ranks |= _ranks(drawn)
     scores = {label: bootstrap(values[label]) if label in drawn else Interval(math.nan, math.nan, math.nan) for label in labels}
     places = _ranks({label: np.array([scores[label].value]) for label in drawn}) | {
@@ -247,16 +247,16 @@ _TEXT = (
 
 
 def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: str = "") -> Path:
-    """Write the page.
+    """Write the leaderboard to an HTML page.
 
     Parameters
     ----------
     paths : sequence of str or Path
-        Files of rows that `evaluate` wrote.
+        CSV files that `evaluate` wrote.
     page : str or Path
-        The HTML file; it needs nothing else.
+        The HTML file to write, which is self-contained.
     command : str
-        What to type to get it again.
+        Command that repeats this.
     """
     page = Path(page)
     if not page.parent.is_dir():

@@ -1,4 +1,4 @@
-"""One way to feed rows to anything that learns a subspace, whoever wrote it."""
+"""A common interface to anything that learns a subspace, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Builders: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 class Learner(Protocol):
-    """Takes rows in, gives a basis out."""
+    """Learns from rows, and gives a basis."""
 
     def feed(self, X: Array) -> None:
         """Learn from rows, (n, D)."""
 
     def finish(self) -> None:
-        """There are no more rows."""
+        """Called after the last row."""
 
     def basis(self) -> Array:
         """The subspace so far, (D, K)."""
@@ -39,7 +39,7 @@ def _as_basis(given: Any) -> Array:
 
 @dataclass
 class RowLearner:
-    """Anything with ``fit_next`` and ``get_components``; ``fit_block`` is used where there is one."""
+    """Anything with ``fit_next`` and ``get_components``; ``fit_block`` is used if it exists."""
 
     model: Any
 
@@ -63,8 +63,8 @@ class RowLearner:
 class EstimatorLearner:
     """A scikit-learn estimator with ``partial_fit`` and ``components_``.
 
-    IncrementalPCA's result depends on its batches, so that they must not depend on when somebody looks at it: it is fed `batch` rows at a
-    time whatever the blocks that come in. With ``batch=0`` they are passed on as they come.
+    The result of IncrementalPCA depends on its batches, so these must not depend on when it is read: it gets `batch` rows at a time,
+    whatever the blocks that come in. With ``batch=0``, blocks are passed on as they come.
     """
 
     model: Any
@@ -94,7 +94,7 @@ class EstimatorLearner:
             self.waiting = []
 
     def basis(self) -> Array:
-        """The subspace as of the last full batch, (D, K); before there is one, that of a copy that has seen the rows waiting."""
+        """The subspace as of the last full batch, (D, K); before the first, that of a copy that has seen the waiting rows."""
         model = self.model
         if not self.started and self.waiting:
             model = copy.deepcopy(model)
@@ -106,8 +106,8 @@ class EstimatorLearner:
 class DictLearner:
     """A river-style transformer: ``learn_one(x)`` and ``transform_one(x)`` of dictionaries from the number of a feature to its value.
 
-    Where it has ``get_components()`` or ``components_``, the basis is that. Otherwise it is what ``transform_one`` makes of the unit
-    vectors, less what it makes of zero: D calls.
+    The basis is ``get_components()`` or ``components_`` if it has one of these. Otherwise it comes from D calls: ``transform_one`` of each
+    unit vector, minus ``transform_one`` of zero.
     """
 
     model: Any
@@ -136,7 +136,7 @@ class DictLearner:
 
 
 def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., Any]:
-    """The class (or function that makes one) behind a name."""
+    """The class, or the function that makes a model, that a name stands for."""
     if builders is not None and algorithm in builders:
         return builders[algorithm]
     if algorithm in ALGORITHMS:
@@ -144,12 +144,12 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
         return known
     module_name, colon, attribute = algorithm.partition(":")
     if not (module_name and colon and attribute):
-        raise ValueError(f"There is no algorithm {algorithm!r}: say one of {', '.join(ALGORITHMS)}, or module:Class for your own.")
+        raise ValueError(f"There is no algorithm {algorithm!r}: name one of {', '.join(ALGORITHMS)}, or module:Class for your own.")
     try:
         target: Any = importlib.import_module(module_name)
     except ImportError as error:
         raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {error}.") from error
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+    except (Exception, SystemExit) as error:  # the import may raise anything
         raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {type(error).__name__}: {error}.") from error
     for part in attribute.split("."):
         if not hasattr(target, part):
@@ -177,13 +177,13 @@ def build(curve: Curve, K: int, D: int, builders: Builders | None = None) -> Lea
 
 
 _CONTRACTS = (("fit_next", "get_components"), ("partial_fit",), ("learn_one", "transform_one"))
-"""What a model must have: all of one line."""
+"""The methods that a model must have: all those of one line."""
 
 
 def check_curve(curve: Curve, K: int, D: int, builders: Builders | None, construct: bool) -> None:
-    """Say what is wrong with somebody's algorithm before anything runs.
+    """Raise an error that says what is wrong with a user's algorithm, before anything runs.
 
-    With ``construct=False`` a class is looked at and not made: making it is left to the process that it cannot take down with it.
+    With ``construct=False`` the class is only inspected: an isolated process constructs it, so that a crash affects nothing else.
     """
     make = resolve(curve.algorithm, builders)
     if construct:
@@ -201,7 +201,7 @@ def _lacking(model: Any, curve: Curve) -> TypeError:
 
 
 def _by_keyword(make: Callable[..., Any]) -> bool:
-    """Whether a class is made like scikit-learn's and river's."""
+    """Whether a class is constructed like those of scikit-learn and river."""
     if not inspect.isclass(make) or hasattr(make, "get_components"):
         return False
     return hasattr(make, "partial_fit") or (hasattr(make, "learn_one") and "n_components" in inspect.signature(make).parameters)
@@ -233,7 +233,7 @@ def takes_missing(curve: Curve, K: int, D: int, builders: Builders | None = None
 
 
 def check_basis(basis: Array, curve: Curve, K: int, D: int) -> Array:
-    """The basis that a learner gave, or an error that says what is wrong with it."""
+    """The basis of a learner, checked; raises an error that says what is wrong with it."""
     if basis.shape != (D, K):
         raise ValueError(f"{curve.label} gave a basis of shape {basis.shape}; it must be (D, K) = ({D}, {K}).")
     if basis.dtype.kind not in "fiub":
@@ -245,7 +245,7 @@ def check_basis(basis: Array, curve: Curve, K: int, D: int) -> Array:
 
 @cache
 def warm_up(algorithm: str) -> None:
-    """Have the kernels of one of this package's algorithms compiled before anything is timed."""
+    """Compile the kernels of one of this package's algorithms, before anything is timed."""
     if ":" in algorithm and not algorithm.startswith("online_psp."):
         return
     X = np.random.default_rng(0).standard_normal((64, 32))

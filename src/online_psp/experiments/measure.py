@@ -1,4 +1,4 @@
-"""Run one experiment: rows in, an algorithm, measurements out."""
+"""Runs one experiment: feeds rows to an algorithm, and measures its bases."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _CHUNK = 2048
 _PROBES = 256
 
 PRESENT = "err_present"
-"""Distance to the subspace that is right at the moment: what tracks measure."""
+"""Distance to the present true subspace, which tracks measure."""
 SCORE = "score"
-"""What an algorithm is ranked by on a track: its last error, or the mean over time where the truth moves."""
+"""The score of an algorithm on a track: its last error, or the mean over time if the truth moves."""
 FILLED = "holes filled with the mean"
 
 _REPEATS = 1e-3
-"""By how much, of themselves, the errors of two passes may differ before that is said."""
+"""Relative difference of the errors of two passes beyond which a note is added."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Standardised data with what bases are measured against.
+    """Standardised data, with the references that bases are compared with.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Prepared:
     probes : (m, D)
         A few rows to reconstruct.
     measure_span : callable
-        Gives the range of the raw numbers, in standardised units.
+        Computes the range of the raw numbers, in standardised units.
     """
 
     X: Array
@@ -61,16 +61,16 @@ class Prepared:
     probes: Array
     measure_span: Callable[[], float]
 
-    # What bases are measured against, made when first asked for and then kept: there are many bases.
+    # References for the bases, computed at first use and then kept, because there are many bases.
 
     @cached_property
     def batch(self) -> Floats:
-        """V, orthonormalised as the bases are that are measured against it."""
+        """V, orthonormalised in the same way as the bases that are compared with it."""
         return orthonormal(self.V, "V")
 
     @cached_property
     def population(self) -> Floats:
-        """The truth, likewise."""
+        """The truth, orthonormalised."""
         if self.truth is None:
             raise ValueError("err_pop needs synthetic data: real data has no known population.")
         return orthonormal(self.truth, "V")
@@ -93,7 +93,7 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an experiment gives: rows, and pictures where they were asked for."""
+    """The outcome of an experiment: rows, and pictures if they were asked for."""
 
     rows: list[Row]
     arrays: Mapping[str, NDArray[Any]]
@@ -118,21 +118,21 @@ METRICS: Mapping[str, Callable[[Floats, Prepared], float]] = MappingProxyType(
         "psnr": _likeness,
     }
 )
-"""What is measured of an orthonormal basis, (D, K), or of fewer columns where a learner gave no more."""
+"""Metrics of an orthonormal basis, (D, K), or with fewer columns if a learner gave no more."""
 
 
 class Workbench:
-    """Loads, standardises and solves each data set once, for the experiments that follow each other on it.
+    """Runs experiments; loads, standardises and solves each data set once for all experiments on it.
 
     Parameters
     ----------
     data_home : str or Path, optional
     sources : mapping of name to DataSet, optional
-        Data already in memory, taken before any file of that name.
+        Data already in memory; takes precedence over files of the same name.
     builders : mapping of name to callable, optional
         Algorithms already in memory.
     keep : int
-        How many orders, or draws, to keep at a time.
+        Number of orders, or draws, to keep in memory.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Workbench:
         return Prepared(X, _order(data, seed), V, None, X[chosen], lambda: _span(raw.X) / scale_of(raw.X))
 
     def stream(self, record: Experiment) -> Stream | None:
-        """The rows of a track, and what is right at every moment; None for the data as it is."""
+        """The rows of a track, with the truth at every moment; None if the data is used as it is."""
         return None if record.track is None else self._track(record.data, record.K, record.seed, record.track)
 
     def _make_stream(self, data: SpikedData | RealData, K: int, seed: int, track: Track) -> Stream:
@@ -185,7 +185,7 @@ class Workbench:
         return make_stream(track, prepared.X[prepared.order], prepared.truth if known and prepared.truth is not None else prepared.V, seed)
 
     def rows_of(self, record: Experiment) -> tuple[Rows, str]:
-        """The rows that an experiment feeds, and a note on what was done to them for the algorithm's sake."""
+        """The rows of an experiment, and a note on how they were changed for the algorithm."""
         data, stream = self.prepare(record.data, record.K, record.seed), self.stream(record)
         source = data if stream is None else replace(data, X=stream.X, order=np.arange(len(stream.X)))
         rows: Rows = partial(chunks, source)
@@ -198,7 +198,7 @@ class Workbench:
     def score(
         self, record: Experiment, bases: Iterable[tuple[int, Array]], note: str = "", timed: Callable[[], Array] | None = None
     ) -> Iterator[Row]:
-        """What is measured of the bases of a pass, as they come; `timed` gives the last basis of the pass that was timed."""
+        """Measure the bases of a pass as they come; `timed` gives the last basis of the timed pass."""
         over_time, short = list[float](), list[int]()
         for t, basis in bases:
             Q, found = self._measured(record, t, basis)
@@ -217,7 +217,7 @@ class Workbench:
             yield measurement(record, t, SCORE, score, "; ".join(filter(None, told)))
 
     def _measured(self, record: Experiment, t: int, basis: Array) -> tuple[Floats, dict[str, float]]:
-        """A basis after t samples, orthonormal, and what is measured of it."""
+        """The basis after t samples, made orthonormal, and its metrics."""
         data, stream = self.prepare(record.data, record.K, record.seed), self.stream(record)
         Q = spanned(check_basis(basis, record.curve, record.K, data.X.shape[1]))
         if stream is None:
@@ -225,7 +225,7 @@ class Workbench:
         return Q, {PRESENT: orthonormal_error(Q, orthonormal(stream.present(t), "V"))}
 
     def run(self, record: Experiment) -> Outcome:
-        """Run an experiment to its end; the algorithms of others may fail, and that is then in the rows."""
+        """Run an experiment; if a user's algorithm fails, the rows say so."""
         self.prepare(record.data, record.K, record.seed)
         try:
             return self._run(record)
@@ -275,7 +275,7 @@ def _span(X: NDArray[Any]) -> float:
 
 
 def scale_of(X: NDArray[Any]) -> float:
-    """The mean norm of a centred row: what `standardize` divides by."""
+    """The mean norm of a centred row, by which `standardize` divides."""
     mean = X.mean(axis=0, dtype=np.float64)
     norms = [np.linalg.norm(X[start : start + _CHUNK] - mean, axis=1) for start in range(0, len(X), _CHUNK)]
     return float(np.concatenate(norms).mean()) or 1.0
@@ -313,7 +313,7 @@ class _Album:
 
 
 def failure(record: Experiment, reason: str) -> Outcome:
-    """The rows of an algorithm that failed: why, and nothing else."""
+    """The outcome of an algorithm that failed: a row that says why."""
     told = " ".join(reason.split())
     return Outcome([measurement(record, record.checkpoints[-1], "failed", float("nan"), told), measurement(record, 0, DONE, 0.0)], {})
 

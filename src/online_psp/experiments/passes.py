@@ -1,4 +1,4 @@
-"""One pass of an algorithm over a stream: timed without being looked at, or looked at without being timed."""
+"""One pass of an algorithm over a stream: either timed, or watched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WARM_UP_ROWS = 64
 
 
 class Stopwatch:
-    """Adds up the time that is spent inside of it."""
+    """Adds up the time spent inside the context."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -31,13 +31,13 @@ class Stopwatch:
 
 
 class Timed(NamedTuple):
-    """A pass against the clock.
+    """The result of a timed pass.
 
     Attributes
     ----------
     seconds : float
     basis : (D, K)
-        What it ended with; the pass that is watched must end there too.
+        The last basis; the watched pass must end with the same.
     """
 
     seconds: float
@@ -45,7 +45,7 @@ class Timed(NamedTuple):
 
 
 def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> Timed:
-    """Feed everything and ask for the basis once, at the end: work that an algorithm puts off is counted, and being watched is not."""
+    """Feed all rows, and read the basis once, at the end: deferred work is timed, and watching is not."""
     watch, learner = Stopwatch(), make()
     for chunk in rows(0, total):
         with watch:
@@ -59,7 +59,7 @@ def timed_pass(make: Callable[[], Learner], rows: Rows, total: int) -> Timed:
 def watched_pass(
     make: Callable[[], Learner], rows: Rows, checkpoints: Sequence[int], watch: Stopwatch | None = None
 ) -> Iterator[tuple[int, Array]]:
-    """The basis after every checkpoint; a watch that is given adds up the feeding, and the last basis."""
+    """The basis after every checkpoint; a given stopwatch measures the feeding and the last read."""
     learner, seen, watch = make(), 0, watch or Stopwatch()
     for t in checkpoints:
         for chunk in rows(seen, t):
@@ -75,7 +75,7 @@ def watched_pass(
 
 
 def warmed(make: Callable[[], Learner], rows: Rows, total: int, K: int) -> None:
-    """A short fit that counts for nothing, so that compiling and importing on first use are not timed."""
+    """A short fit before the timed one, so that compiling and importing are not timed."""
     learner = make()
     for chunk in rows(0, min(total, max(4 * K, _WARM_UP_ROWS))):
         learner.feed(chunk)
@@ -84,7 +84,7 @@ def warmed(make: Callable[[], Learner], rows: Rows, total: int, K: int) -> None:
 
 
 def perturbed(rows: Rows, seed: int) -> Rows:
-    """The same rows with every number off by about 1e-15 of itself."""
+    """The same rows with every number changed by about 1e-15 of itself."""
     rng = np.random.default_rng(seed)
 
     def some(start: int, stop: int) -> Iterator[Array]:
@@ -96,7 +96,7 @@ def perturbed(rows: Rows, seed: int) -> Rows:
 
 
 def filled(rows: Rows) -> Rows:
-    """The same rows with zero, the mean, for what is missing."""
+    """The same rows with missing values replaced by zero, the mean."""
 
     def some(start: int, stop: int) -> Iterator[Array]:
         for chunk in rows(start, stop):

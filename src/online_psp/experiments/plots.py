@@ -1,4 +1,4 @@
-"""Pictures of rows. Every function takes rows and gives a matplotlib Figure; nothing is computed here that the rows do not say."""
+"""Plots. Every function takes rows and returns a matplotlib Figure; nothing is computed here that the rows do not contain."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 def style() -> AbstractContextManager[None]:
-    """The look of the pictures, for as long as one is drawn."""
+    """The style of the plots, as a context manager."""
     need_matplotlib("A picture")
     from matplotlib import rc_context
 
@@ -69,20 +69,20 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure, in the format that the name says; the same figure gives the same bytes."""
+    """Write a figure in the format of the file name; the same figure gives the same bytes."""
     with style():
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
 def colours_of(labels: Iterable[str]) -> dict[str, str]:
-    """A colour a curve: the fixed one where it has one."""
+    """A colour for each curve: its fixed one, if it has one."""
     more = cycle(_MORE_COLOURS)
     return {label: COLOURS[label] if label in COLOURS else next(more) for label in labels}
 
 
 def plain(text: str) -> str:
-    """Somebody's name as it is written: dollars begin no formula, and an underscore in front does not hide it from the legend."""
+    """A user's name, escaped: a dollar sign begins no formula, and a leading underscore does not hide it from the legend."""
     return f"{' ' if text.startswith('_') else ''}{text}".replace("$", r"\$")
 
 
@@ -143,7 +143,7 @@ def _curve(axes: Axes, x: Sequence[float], series: Sequence[Sequence[float]], la
     """The median of several trials, with the range between the quartiles."""
     middle = [median(values) for values in series]
     low, high = ([float(np.quantile(values, q)) for values in series] for q in (0.25, 0.75))
-    over = label.endswith("PCA") and label != "OnlinePCA"  # dashed and on top, so that a curve that falls on another is seen
+    over = label.endswith("PCA") and label != "OnlinePCA"  # dashed and on top, so that it can be seen on another curve
     axes.plot(x, middle, color=colour, label=plain(label), marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
@@ -204,8 +204,8 @@ def error_panel(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> 
 
 
 def _remark_exact(axes: Axes, label: str, colour: str, seen: Sequence[int], errors: Sequence[float]) -> None:
-    """Say that a line leaves the picture, beside the place where it does and on the side that has room."""
-    last = max((i for i, error in enumerate(errors) if error >= EXACT), default=-1)  # not so at the very end
+    """Note that a line leaves the plot, where it does so, on the side that has room."""
+    last = max((i for i, error in enumerate(errors) if error >= EXACT), default=-1)  # the last error that is not exact
     if last >= 0 and seen[last] ** 2 >= seen[0] * seen[-1]:
         _remark(axes, (seen[last], 0.12), f"{plain(label)}: exact ↓", colour, ha="right")
     else:
@@ -221,7 +221,7 @@ def _remark(axes: Axes, place: tuple[float, float], text: str, colour: str, ha: 
 
 
 def _keep_inexact(axes: Axes, rows: Sequence[Row]) -> None:
-    """Let lines that come to batch PCA's own answer leave the picture, or nobody sees the others."""
+    """Let lines that reach the batch solution leave the plot, because otherwise the others cannot be seen."""
     inexact = [row.value for row in rows if row.value >= EXACT]
     if inexact and len(inexact) < len(rows):
         axes.set_ylim(0.5 * min(inexact), 1.5 * max(inexact))
@@ -242,7 +242,7 @@ def fig3(rows: Sequence[Row]) -> Figure:
                 if panel:
                     error_panel(axes, panel, colours)
             line[0].set_ylabel("Err_batch")
-        _keep_inexact(grid[0, 0], rows)  # they share it
+        _keep_inexact(grid[0, 0], rows)  # the panels share their axes
         for axes in grid[-1]:
             axes.set_xlabel("samples seen")
         handles, labels = grid[0, 0].get_legend_handles_labels()
@@ -257,13 +257,13 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
     ----------
     rows : sequence of Row
     albums : mapping
-        From the key of a record to its arrays.
+        Arrays of the pictures, by the key of the record.
     layouts : mapping
-        From the name of a data set to how its rows are pictures.
+        Layout of the images, by the name of the data set.
     """
     from matplotlib.patheffects import withStroke
 
-    halo = withStroke(linewidth=2.5, foreground="white")  # letters stay legible where they meet a line
+    halo = withStroke(linewidth=2.5, foreground="white")  # keeps letters legible on a line
     errors = select(rows, metric="err_batch")
     sets = [str(name) for name in distinct(errors, "data")]
     with style():
@@ -298,7 +298,7 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
 
 
 def evaluation(rows: Sequence[Row]) -> Figure:
-    """The error against samples seen, of everybody's algorithms on one data set; on a track, against the subspace of the moment."""
+    """Error against samples seen for all algorithms on one data set; on a track, relative to the present subspace."""
     track = rows[0].track
     rows = select(rows, metric="err_present" if track else "err_batch")
     colours = colours_of(str(label) for label in distinct(rows, "label"))
@@ -318,7 +318,7 @@ def evaluation(rows: Sequence[Row]) -> Figure:
 
 
 def leaderboard(boards: Sequence[Board]) -> Figure:
-    """Error against time per sample, a panel a board; one colour and marker an algorithm."""
+    """Error against time per sample: one panel per board, one colour and marker per algorithm."""
     labels = list(dict.fromkeys(place.label for board in boards for place in board.places))
     colours, markers = colours_of(labels), dict(zip(labels, cycle("os^vDP*Xh<>"), strict=False))
     columns = min(3, len(boards))

@@ -33,25 +33,25 @@ _MEASURING = (
     "metrics.py",
     "pca",
 )
-"""What a measurement depends on. Pictures, tables and commands may change without making old rows stale."""
+"""Modules that measurements depend on. Plots, tables and commands may change without making old rows stale."""
 
 _PACKAGES = ("online-psp", "numpy", "scipy", "numba", "scikit-learn", "threadpoolctl", "matplotlib")
 
 
 class Provenance(NamedTuple):
-    """How a row was made; its seed stands in the row itself.
+    """How a row was made; the seed is in the row itself.
 
     Attributes
     ----------
     version, commit, code : str
-        Of this package: its version; the git commit, with a plus where files differ from it, or a digest of the files where there is no
-        git; a digest of the source files that measurements depend on.
+        Version of this package; its git commit, with a plus if files differ from it, or a digest of the files without git; and a digest of
+        the source files that measurements depend on.
     date : str
         The day, in UTC.
     platform, cpu, blas, threads, ram_gib : str
         The machine; the BLAS that products go through, and how many threads it had.
     checksum : str
-        Of the data.
+        Checksum of the data.
     """
 
     version: str = ""
@@ -70,7 +70,7 @@ UNKNOWN = Provenance()
 
 
 def provenance(checksum: str = "", threads: int = 1) -> Provenance:
-    """Of a row that is made now, on data with this checksum, on so many BLAS threads."""
+    """The provenance of a row made now, with data of this checksum and this many BLAS threads."""
     day = datetime.now(UTC).date().isoformat()
     return _here()._replace(date=day, checksum=checksum, threads=str(threads))
 
@@ -108,7 +108,7 @@ def _digest_of(files: list[Path], root: Path) -> str:
 
 
 def algorithm_digest(algorithm: str) -> str:
-    """A digest of the file that somebody's ``module:Class`` is in; nothing where it cannot be told."""
+    """A digest of the file of a user's ``module:Class``; empty if the file is not known."""
     module, colon, _ = algorithm.partition(":")
     if not colon:
         return ""
@@ -123,7 +123,7 @@ def algorithm_digest(algorithm: str) -> str:
 
 @cache
 def commit() -> str:
-    """The commit that this package's files are of, a plus where they differ from it; a digest of all of them where git knows nothing."""
+    """The commit of this package's files, with a plus if they differ from it; without git, a digest of all files."""
     tracked = _git("ls-files", "--error-unmatch", "__init__.py")
     head = _git("rev-parse", "--short=12", "HEAD") if tracked else None
     if not head:
@@ -168,7 +168,7 @@ def blas() -> str:
 
 
 def machine() -> dict[str, str]:
-    """Where and with what numbers are made, for a report."""
+    """Facts about the machine and the code, for a report."""
     here = provenance()
     return {
         "machine": f"{here.cpu}, {here.ram_gib} GiB, {here.platform.partition(',')[0]}",

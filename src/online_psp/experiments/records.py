@@ -1,4 +1,4 @@
-"""Experiments as data: what to run, never how. A figure is a list of these."""
+"""Experiments as data: what to run, not how. A figure is a list of these records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from online_psp.experiments.provenance import algorithm_digest, code_digest
 _OPERATIONS, _BYTES = 30e9, 20e9  # a second, of one core: matrix products, memory
 
 GENERATED = "generated"
-"""In place of a checksum, for data without a file: its sizes and seed say what it is."""
+"""Stands in place of a checksum for generated data, which its sizes and seed identify."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SpikedData:
 
     @property
     def fingerprint(self) -> str:
-        """Generated data has no file: the seed says what it is."""
+        """Empty: generated data has no file, and its seed identifies it."""
         return GENERATED
 
 
@@ -55,11 +55,11 @@ class RealData:
     N, D : int
         Samples and features.
     rows : int or None
-        Take only so many rows, the first ones in the order of the seed.
+        Use only this many rows, the first in the order of the seed.
     key : str or None
         Which array of the file.
     fingerprint : str
-        Tells two contents of one file apart, where that matters.
+        Digest that tells different contents of one file apart, if that matters.
     """
 
     source: str
@@ -82,14 +82,14 @@ class RealData:
 
 @dataclass(frozen=True)
 class Track:
-    """What is done to a stream to make it harder, and how much of it; see `online_psp.experiments.tracks`.
+    """What is done to a stream to make it harder, and how much; see `online_psp.experiments.tracks`.
 
     Attributes
     ----------
     kind : str
         A key of `online_psp.experiments.tracks.KINDS`.
     amount : float
-        A share, or an angle; what it means is the kind's.
+        A share or an angle, depending on the kind.
     """
 
     kind: str
@@ -108,13 +108,13 @@ class Curve:
     Attributes
     ----------
     algorithm : str
-        A key of `online_psp.algorithms.ALGORITHMS`, or ``module:Class`` of anybody's.
+        A key of `online_psp.algorithms.ALGORITHMS`, or ``module:Class`` of your own.
     options : tuple of (name, value)
         Keyword arguments of the constructor.
     lead : int
         Use step sizes ``2/(gamma (t − lead) + 5)``, as recorded runs of the authors' package do with ``lead=1``.
     batch : int or None
-        Feed estimators with ``partial_fit`` so many rows at a time, or as they come (0); 5 K where None, as scikit-learn does by itself.
+        Rows per call of ``partial_fit``, or 0 to pass blocks on as they come; 5 K by default, as in scikit-learn.
     """
 
     label: str
@@ -130,12 +130,12 @@ class Curve:
 
     @property
     def foreign(self) -> bool:
-        """Not one of the built-in algorithms, so that it may fail without failing the run."""
+        """Whether it is not built in, so that it may fail without ending the run."""
         return ":" in self.algorithm
 
 
 def told_apart(given: Sequence[Curve], known: Sequence[Curve]) -> list[Curve]:
-    """The curves given, each once; those whose label is also that of another algorithm say in it which one they are."""
+    """The given curves without repeats; a label that another algorithm has too is extended by the algorithm."""
     meant: dict[str, set[str]] = {}
     for curve in (*known, *given):
         meant.setdefault(curve.label, set()).add(curve.text)
@@ -146,27 +146,27 @@ def told_apart(given: Sequence[Curve], known: Sequence[Curve]) -> list[Curve]:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One pass (or several) of one algorithm over one data set in one order, with what to measure and when.
+    """One or several passes of one algorithm over one data set in one order, with what to measure and when.
 
     Attributes
     ----------
     seed : int
-        Gives the samples of synthetic data and the order of real data.
+        Determines the samples of synthetic data, and the order of real data.
     epochs : int
         Passes over the data, in the same order.
     metrics : tuple of str
         Keys of `online_psp.experiments.measure.METRICS`.
     checkpoints : tuple of int
-        After how many samples to measure, ascending.
+        Numbers of samples after which to measure, ascending.
     pictured : int or None
-        A row of the data set whose reconstructions are kept at every checkpoint.
+        Row of the data set whose reconstruction is kept at every checkpoint.
     track : Track or None
-        What is done to the stream on its way.
+        What is done to the stream.
     scored : bool
-        Time a pass of its own, in which nobody looks before the end, and rank by the outcome: for evaluations. Otherwise the time is a
-        rough guide, of the pass that is measured.
+        Whether to time a separate pass, in which the basis is read only at the end, and to rank by the outcome: for evaluations.
+        Otherwise the time is that of the measured pass, a rough guide.
     jitter : int
-        Where not 0: every number is perturbed by 1e-15 of itself, differently for every other value. What this changes, rounding may.
+        If not 0, every number is perturbed by 1e-15 of itself, differently for every value of `jitter`; this shows the effect of rounding.
     """
 
     figure: str
@@ -189,9 +189,9 @@ class Experiment:
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """Records with an equal group run one after the other in one process, because they share synthetic data that takes long to make.
+        """Records of the same group run one after the other in one process, because they share synthetic data that takes long to make.
 
-        Real data is made once a process, so that its records can go each their own way, and their rows be saved the sooner.
+        Real data is loaded once per process, so its records form groups of their own, and their rows are saved sooner.
         """
         shared = (self.figure, self.data, self.K, self.seed, self.track)
         return shared if isinstance(self.data, SpikedData) else (*shared, self.curve)
@@ -216,16 +216,16 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Timing:
-    """The time that one sample takes.
+    """Measures the time per sample.
 
     Attributes
     ----------
     way : str
-        "published" (the published update, a sample at a time, in place: `online_psp.experiments.baselines`), "fit_next" or "fit_block".
+        "published" (the published update, one sample at a time, in place: `online_psp.experiments.baselines`), "fit_next" or "fit_block".
     runs, samples : int
-        How often, and how many samples a time. `fit_next` and `fit_block` take whole blocks, so that deferred work is counted.
+        Number of runs, and samples per run. `fit_next` and `fit_block` take whole blocks, so that deferred work is counted.
     budget : float
-        Seconds after which no new sample is begun.
+        Seconds after which no new sample is started.
     """
 
     figure: str
@@ -311,7 +311,7 @@ def parse_spiked(text: str) -> SpikedData:
 
 
 def _digest(record: Record) -> str:
-    """Of what is measured and of the code that measures it: rows of other code are never taken for one's own."""
+    """A digest of what is measured and of the code that measures it, so that rows of other code are never reused."""
     algorithm = algorithm_digest(record.curve.algorithm) if isinstance(record, Experiment) else ""
     content = json.dumps([__version__, code_digest(), algorithm, type(record).__name__, asdict(record)], sort_keys=True, default=repr)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else."""
+"""The report: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; m
 
 @dataclass(frozen=True)
 class Section:
-    """A figure with what is to be said of it and the tables behind it."""
+    """A figure, with its text and the tables behind it."""
 
     title: str
     text: str
@@ -85,16 +85,16 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
 def write_report(
     path: Path, title: str, introduction: str, sections: Sequence[Section], verdicts: Sequence[Verdict], facts: dict[str, str], command: str
 ) -> Path:
-    """Write the report.
+    """Write a report to an HTML file.
 
     Parameters
     ----------
     path : Path
         The HTML file.
     facts : dict
-        What else to say of how the numbers were made: seeds, trials, times.
+        Further facts about the run: seeds, trials, times.
     command : str
-        What to type to get this again.
+        Command that repeats this.
     """
     about = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in {**machine(), **facts}.items())
     body = (

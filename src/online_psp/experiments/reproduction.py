@@ -1,4 +1,4 @@
-"""Run the paper's figures, draw them, judge them, and write it all down."""
+"""Reproduction of the paper's figures: runs them, draws them, judges them, and writes the report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "fig1": (
             "Figure 1: time per sample",
-            "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the published update, a sample at a time, in place by BLAS; then this "
+            "Spiked data, ρ = 2e-3, γ = 2, one thread. On the left the published update, one sample at a time, in place by BLAS; then this "
             "package's fit_next and fit_block, which give the same iterates. One scale for all: the distance downwards is the speed-up. "
             "Every run has fresh samples; fit_next and fit_block are timed over whole blocks, so that work put off is counted. "
             "In the tables, runs × samples is what the medians of the three columns are of; a star marks one run without a warm-up, which "
@@ -66,7 +66,7 @@ _TABLES: Mapping[str, Callable[[Sequence[Row]], list[Table]]] = MappingProxyType
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run gave, and which figures were left out for want of data, with what to do about it."""
+    """The results of a run, and the figures left out because data is missing, with what to do about it."""
 
     rows: list[Row]
     verdicts: list[Verdict]
@@ -83,7 +83,7 @@ def needed_sets(records: Sequence[Record]) -> list[str]:
 
 
 def _without_data(names: Sequence[str], planned: Mapping[str, Sequence[Record]], data_home: str | Path | None) -> dict[str, str]:
-    """Figures whose data cannot be had, found out now and not in an hour; an error where that is all of them."""
+    """Figures whose data is not available, found before anything runs; raises an error if that is all of them."""
     left_out: dict[str, str] = {}
     for name in names:
         try:
@@ -106,7 +106,7 @@ def _albums(path: Path, records: Sequence[Record]) -> dict[str, dict[str, NDArra
 
 
 def draw(name: str, rows: Sequence[Row], path: Path, records: Sequence[Record]) -> Figure:
-    """The picture of a figure."""
+    """Draw a figure."""
     if name == "fig4":
         layouts = {known: entry.layout for known, entry in KNOWN.items()}
         return plots.fig4(rows, _albums(path, records), layouts)
@@ -117,13 +117,13 @@ def draw(name: str, rows: Sequence[Row], path: Path, records: Sequence[Record]) 
 def _times(out: Path) -> dict[str, float]:
     try:
         return {str(name): float(seconds) for name, seconds in json.loads((out / "times.json").read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # no run before this one, or one that was ended while it wrote
+    except (OSError, ValueError, TypeError, AttributeError):  # no earlier run, or one that was ended while it wrote
         return {}
 
 
 def _complete(path: Path, records: Sequence[Record]) -> list[Row] | None:
-    """The rows of records that are all there already, or None."""
-    have = finished(read_rows(path))  # records are known by the code too: rows of other code are not among them
+    """The rows of the records if all of them are in the file, otherwise None."""
+    have = finished(read_rows(path))  # keys depend on the code: rows of other code are not among them
     if not all(record.key in have for record in records) or without_pictures(path, records):
         return None
     return [row for record in records for row in have[record.key]]
@@ -131,18 +131,18 @@ def _complete(path: Path, records: Sequence[Record]) -> list[Row] | None:
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of the paper is run.
+    """How much of the paper to run.
 
     Attributes
     ----------
     quick : bool
-        Fewer trials and sizes.
+        Whether to run fewer trials and sizes.
     seed : int
-        Of the first trial; the others follow.
+        Seed of the first trial; the others follow.
     trials : int or None
-        Trials of figures 2 and 3: 10, and 2 with `quick`, where None. Asking for more later goes on from there.
+        Trials of figures 2 and 3: by default 10, or 2 with `quick`. A later run with more trials continues from there.
     algorithms : tuple of Curve
-        Others' algorithms, as further curves of figures 2 and 3.
+        Further algorithms, as curves of figures 2 and 3.
     recordings : str or Path or None
         Recorded runs of the authors' package to compare with.
     """
@@ -159,7 +159,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """What the files of a run begin with."""
+        """Prefix of the files of a run."""
         return "quick_" if self.quick else ""
 
 
@@ -180,7 +180,7 @@ def plan(scope: Scope, data_home: str | Path | None = None) -> dict[str, list[Re
 
 
 def _fingerprinted(record: Record, data_home: str | Path | None) -> Record:
-    """A record that knows the content of its file, so that rows of another file under the same name are not taken for its own."""
+    """A record with the checksum of its file, so that rows of another file of the same name are not reused."""
     if not isinstance(record, Experiment) or not isinstance(record.data, RealData):
         return record
     return replace(record, data=replace(record.data, fingerprint=_content(record.data.source, data_home)))
@@ -213,25 +213,25 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Of "fig1", "fig2", "fig3", "fig4". Those that `out` holds complete from earlier runs, with the same settings and of the same code,
-        are in the report too.
+        Any of "fig1", "fig2", "fig3", "fig4". Figures that `out` has complete from earlier runs, with the same settings and the same
+        code, are in the report too.
     out : str or Path
     scope : Scope, optional
-        How much is run; all of it by default.
+        How much to run; everything by default.
     jobs : int
-        Processes.
+        Number of processes.
     data_home : str or Path, optional
-        Where the data sets are.
+        Folder of the data sets.
     progress : bool
-        Show what is running.
+        Whether to show what is running.
     command : str
-        What to type to get this again, for the report.
+        Command that repeats this, for the report.
     """
     out, scope = Path(out), scope or Scope()
-    for curve in scope.algorithms:  # so that what is missing is said before anything runs
+    for curve in scope.algorithms:  # report what is missing before anything runs
         check_curve(curve, 2, 4, None, construct=not curve.foreign)
     if scope.recordings is not None:
-        golden(Path(scope.recordings))  # and that there are none
+        golden(Path(scope.recordings))  # likewise if there are no recordings
     out.mkdir(parents=True, exist_ok=True)
     planned = plan(scope, data_home)
     left_out = _without_data(names, planned, data_home)

@@ -1,4 +1,4 @@
-"""What a process and those that it has started use: memory and processor time. Linux tells all of it, other systems some."""
+"""Memory and processor time of a process and of those that it has started. Linux reports all of it, other systems some."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 def resident_bytes() -> tuple[int, int]:
-    """What this process holds in memory now, and what it has held at most since `forget_peak`; (0, 0) where the system does not say."""
+    """Memory of this process now, and its peak since `forget_peak`; (0, 0) if the system does not say."""
     return _sizes("self") or _resident_elsewhere()
 
 
@@ -33,7 +33,7 @@ def _resident_elsewhere() -> tuple[int, int]:
 
 
 def forget_peak() -> None:
-    """Begin to watch the peak anew, where the system can."""
+    """Reset the peak, if the system can."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -41,14 +41,14 @@ def forget_peak() -> None:
 
 
 class Others(NamedTuple):
-    """The other processes of this one's session, which it has started.
+    """What the other processes of this session have used, which this one has started.
 
     Attributes
     ----------
     peak : int
-        What those that are there held at most, in bytes, all together; or the largest of those that have ended, if that is more.
+        Sum of the peaks of the running ones, in bytes, or the largest peak of those that have ended, if that is more.
     seconds : float
-        Processor time, of those that have ended too.
+        Processor time, including those that have ended.
     """
 
     peak: int
@@ -56,7 +56,7 @@ class Others(NamedTuple):
 
 
 def others() -> Others:
-    """What the other processes of this session have used so far; nothing where the system does not say."""
+    """What the other processes of this session have used so far; zero if the system does not say."""
     times = os.times()
     seconds, peak = times.children_user + times.children_system, 0
     for place in Path("/proc").glob("[0-9]*"):
@@ -88,7 +88,7 @@ def _largest_ended() -> int:
 
 
 def available_bytes() -> float:
-    """Memory that can be had now, files that are only cached counted; infinite where the system does not say."""
+    """Memory available now, including cached files; infinite if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace").splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
@@ -101,7 +101,7 @@ def available_bytes() -> float:
 
 
 def installed_bytes() -> float:
-    """The memory of the machine; infinite where the system does not say."""
+    """The memory of the machine; infinite if the system does not say."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Tidy rows, one measurement each, and the CSV file that they are saved in as they come."""
+"""Tidy rows, one measurement each, and the CSV file in which they are saved as they come."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from online_psp.experiments.provenance import UNKNOWN, Provenance
 
 DONE = "seconds"
-"""The last row of every record: what it took. A record without it was interrupted."""
+"""The metric of the last row of every record: the time it took. A record without it was interrupted."""
 
 _NOT_TO_KEEP = ("failed", "skipped")
 
@@ -25,18 +25,18 @@ class Row:
     Attributes
     ----------
     key : str
-        Of the record that it belongs to.
+        Key of the record that it belongs to.
     N : int
         Samples of one pass (of the run, for timings).
     t : int
         Samples seen (or the number of the run, for timings).
     metric, value : str, float
     note : str
-        What went wrong, where something did; or what was done to the rows before they were fed.
+        What went wrong, if anything did; or how the rows were changed before they were fed.
     track : str
-        What makes the stream harder than the data is by itself; nothing for the data as it is.
+        What makes the stream harder than the data itself; empty if the data is used as it is.
     origin : Provenance
-        How the row was made; in a file, a column each.
+        How the row was made; in a file, one column per field.
     """
 
     key: str
@@ -63,7 +63,7 @@ _KINDS: Mapping[str, Callable[[str], Any]] = {**dict.fromkeys(("N", "D", "K", "s
 
 
 def _parse(cells: Sequence[str]) -> Row | None:
-    """A row from its cells, or None where the line was cut off in the middle of writing."""
+    """A row from its cells, or None if the line was cut off while it was written."""
     if len(cells) != len(COLUMNS):
         return None
     own, origin = cells[: len(_OWN)], cells[len(_OWN) :]
@@ -75,7 +75,7 @@ def _parse(cells: Sequence[str]) -> Row | None:
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """Rows from a CSV file; none where it does not exist."""
+    """The rows of a CSV file; none if it does not exist."""
     path = Path(path)
     if not path.exists():
         return []
@@ -90,7 +90,7 @@ def read_rows(path: str | Path) -> list[Row]:
         raise ValueError(f"{path} does not have the columns of this version's rows: move it away or choose another folder.")
     parsed = [_parse(cells) for cells in lines[1:]]
     damaged = next((number for number, row in enumerate(parsed[:-1], start=2) if row is None), None)
-    if damaged is not None:  # the last line may be cut off: that is what an interruption leaves
+    if damaged is not None:  # only the last line may be cut off, by an interruption
         raise ValueError(
             f"{path} is damaged in record {damaged}: {','.join(lines[damaged - 1])[:80]!r} is not a row of {len(COLUMNS)} columns."
         )
@@ -98,7 +98,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def finished(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by record, of the records that ran to their end and did not fail."""
+    """Rows by record, for the records that finished and did not fail."""
     by_key: dict[str, list[Row]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
@@ -108,7 +108,7 @@ def finished(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
-    """Write a whole file, and put it in place of the old one only when it is complete."""
+    """Write a whole file, and replace the old one only when it is complete."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
@@ -120,7 +120,7 @@ def write_rows(path: str | Path, rows: Iterable[Row]) -> None:
 
 
 def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
-    """Add rows to a file that `write_rows` began, and see them through to the disk."""
+    """Add rows to a file that `write_rows` began, and flush them to the disk."""
     with Path(path).open("a", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows(map(_cells, rows))
         stream.flush()
@@ -133,12 +133,12 @@ def _cells(row: Row) -> list[str]:
 
 
 def select(rows: Iterable[Row], **wanted: object) -> list[Row]:
-    """Rows whose columns have the values given."""
+    """Rows whose columns have the given values."""
     return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
 
 def median(values: Iterable[float]) -> float:
-    """The median of the values that are numbers; NaN where there are none."""
+    """The median of the values that are not NaN; NaN if there are none."""
     ordered = sorted(value for value in values if not math.isnan(value))
     if not ordered:
         return math.nan

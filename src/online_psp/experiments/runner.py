@@ -1,4 +1,4 @@
-"""From records to rows: in parallel, saved as they come, resumed where they stopped."""
+"""Runs records in parallel, saves their rows as they come, and resumes where a run stopped."""
 
 from __future__ import annotations
 
@@ -54,28 +54,28 @@ def run(
     ----------
     records : sequence of Experiment or Timing
     path : str or Path
-        The CSV file. Rows are added to it as they come; those of records that it has already are not computed again. When all are there the
-        file is put in the order of the records, so that equal seeds give equal files (but for times).
+        The CSV file. Rows are added to it as they come, and records that it already has are not computed again. When all are there, the
+        file is put in the order of the records, so that equal seeds give equal files (except for times).
     jobs : int
-        Processes. Timings always run alone, in this one.
+        Number of processes. Timings always run alone, in this process.
     data_home : str or Path, optional
-        Where the data sets are.
+        Folder of the data sets.
     resume : bool
-        False begins anew.
+        Whether to keep the rows of an earlier run.
     bench : Workbench, optional
-        With data or algorithms that live in this process; then nothing runs elsewhere.
+        Workbench with data or algorithms of this process; then everything runs in this process.
     isolation : Isolation, optional
-        Run every algorithm in a process of its own. What kills its process is one failed row, and its further records are left out.
+        Run every algorithm in a process of its own. If its process is killed, that is one failed row, and its other records are left out.
     progress : bool
-        Show what is running and how long is left.
+        Whether to show what is running and how long is left.
 
     Returns
     -------
     list of Row
-        Those of `records`, in their order.
+        The rows of `records`, in their order.
     """
     path = Path(path)
-    provenance()  # of the code that runs, and not of what the files have become when it ends
+    provenance()  # of the code that runs now: files may change before the end
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1; got {jobs}.")
     have = finished(_set_stale_aside(path)) if resume else {}
@@ -108,17 +108,17 @@ def run(
 
 
 def stamped(record: Record, rows: Sequence[Row]) -> list[Row]:
-    """Rows with where they come from."""
+    """Rows with their provenance."""
     origin = provenance(GENERATED if isinstance(record, Timing) else record.data.fingerprint)
     return [replace(row, origin=origin) for row in rows]
 
 
 def _set_stale_aside(path: Path) -> list[Row]:
-    """The rows of a file that this code has measured; those of other code go to a file of their own beside it, so that none is mixed in."""
+    """The rows of a file that this code has measured; rows of other code are moved to a file beside it."""
     rows = read_rows(path)
     stale = [row for row in rows if row.origin.code != code_digest()]
     if stale:
-        aside = path.with_name(path.name + ".stale")  # not .csv: whoever collects those must not find it
+        aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
         write_rows(aside, [*read_rows(aside), *stale])
     return [row for row in rows if row.origin.code == code_digest()]
 
@@ -127,7 +127,7 @@ Step: TypeAlias = tuple[list[Group], list[tuple[Record, Outcome]]]
 
 
 def _here(groups: Iterable[Group], bench: Workbench) -> Generator[Step, None, None]:
-    """What is running, then what was done, a record at a time."""
+    """Run groups in this process; yields what is running, then what is done, one record at a time."""
     for group in groups:
         yield [group], []
         for record in group:
@@ -146,8 +146,8 @@ _limits: Any
 
 
 def _start_worker(data_home: str | Path | None) -> None:
-    global _bench, _limits  # a worker has nowhere else to keep what its tasks share
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends us
+    global _bench, _limits  # a worker has no other place for what its tasks share
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
     _bench, _limits = Workbench(data_home), threadpool_limits(1)
 
 
@@ -255,7 +255,7 @@ class Remaining:
 
 
 def arrays_path(path: str | Path, key: str) -> Path:
-    """Where the pictures of a record are, beside its rows."""
+    """The file of a record's pictures, beside its rows."""
     path = Path(path)
     return path.with_name(f"{path.stem}_{key}.npz")
 

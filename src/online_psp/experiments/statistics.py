@@ -11,26 +11,26 @@ import numpy as np
 from online_psp.engine.types import Floats
 
 LEVEL = 0.05
-"""A panel is decided where one side of the sign test has a p below this."""
+"""A panel is decided if one side of the sign test has a p below this."""
 
 _RESAMPLES = 2000
 
 INTERVALS = (
-    "Intervals are 95 % bootstrap intervals of the median over the trials; of fewer than six trials, whose whole range covers the median "
-    "less often than that, they are no more than a hint, and one trial has none."
+    "Intervals are 95 % bootstrap intervals of the median over the trials. With fewer than six trials, whose whole range covers the median "
+    "less often than that, they are no more than a hint; one trial has none."
 )
-"""What reports say of them."""
+"""Text about the intervals, for reports."""
 
 
 class SignTest(NamedTuple):
-    """Paired trials of two curves.
+    """Sign test of paired trials of two curves.
 
     Attributes
     ----------
     below, above, equal : int
-        In how many trials the one was lower than the other, higher, or neither; equal ones are left out of p.
+        Number of trials in which the first is lower than the second, higher, or equal; equal ones do not enter p.
     p : float
-        How probable so many below, or more, are if either were as likely; small where the one is below.
+        Probability of so many trials below, or more, if both orders were equally likely; small if the first is below.
     """
 
     below: int
@@ -40,12 +40,12 @@ class SignTest(NamedTuple):
 
     @property
     def trials(self) -> int:
-        """How many there are."""
+        """Number of trials."""
         return self.below + self.above + self.equal
 
     @property
     def decided(self) -> int:
-        """1 where the one is below, −1 where it is above, 0 where the trials do not tell."""
+        """1 if the first is below, −1 if it is above, 0 if the trials do not decide."""
         if self.p < LEVEL:
             return 1
         return -1 if _tail(self.above, self.below + self.above) < LEVEL else 0
@@ -56,14 +56,14 @@ def _tail(hits: int, of: int) -> float:
 
 
 def sign_test(one: Mapping[int, float], other: Mapping[int, float]) -> SignTest:
-    """Whether the one is below the other, over the trials (by seed) that both have."""
+    """Test whether `one` is below `other`, over the trials (by seed) that both have."""
     pairs = [(one[seed], other[seed]) for seed in one if seed in other]
     below, above = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
     return SignTest(below, above, len(pairs) - below - above, _tail(below, below + above))
 
 
 class Interval(NamedTuple):
-    """A value with its 95 % bootstrap interval, not a number where one trial gives none."""
+    """A value with its 95 % bootstrap interval, which is NaN for a single trial."""
 
     value: float
     low: float
@@ -71,14 +71,14 @@ class Interval(NamedTuple):
 
 
 def resampled_medians(values: Sequence[float], seed: int = 0) -> Floats:
-    """The medians of trials drawn again with replacement, (2000,); as many trials give the same draws, so that curves stay paired."""
+    """Medians of trials resampled with replacement, (2000,); the draws depend only on the number of trials, so that curves stay paired."""
     found = np.asarray(values, dtype=np.float64)
     draws = found[np.random.default_rng(seed).integers(0, len(found), (_RESAMPLES, len(found)))]
     return np.asarray(np.median(draws, axis=1))
 
 
 def bootstrap(values: Sequence[float], seed: int = 0) -> Interval:
-    """The median of trials, and the range in which 95 % of the medians lie when trials are drawn again, with replacement."""
+    """The median of trials, and the range of 95 % of the medians when trials are resampled with replacement."""
     if not len(values):
         return Interval(math.nan, math.nan, math.nan)
     if len(values) == 1:

@@ -1,4 +1,4 @@
-"""Tables behind the figures: from rows to rows of text, and those to HTML, Markdown or a terminal."""
+"""The tables behind the figures, for HTML, Markdown or the terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Table:
     lines: tuple[tuple[str, ...], ...]
 
     def to_html(self) -> str:
-        """An HTML table; numbers are to stand under one another, words begin at the left."""
+        """The table in HTML, with numbers aligned to the right and words to the left."""
         kinds = ['class="number"' if all(map(_is_number, cells)) else 'class="text"' for cells in zip(*self.lines, strict=True)]
         kinds = kinds or ['class="text"'] * len(self.header)
         head = "".join(f"<th {kind}>{html.escape(cell)}</th>" for kind, cell in zip(kinds, self.header, strict=True))
@@ -47,7 +47,7 @@ class Table:
         from rich.table import Table as Rich
         from rich.text import Text
 
-        table = Rich(title=Text(self.title, style="table.title"))  # as text: brackets in somebody's names are not markup
+        table = Rich(title=Text(self.title, style="table.title"))  # as text, because brackets in names are not markup
         for name in self.header:
             table.add_column(Text(name))
         for line in self.lines:
@@ -69,7 +69,7 @@ def number(value: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval; a dash where there is none."""
+    """An interval, or a dash if there is none."""
     return "–" if math.isnan(low) or math.isnan(high) else f"{number(low)} – {number(high)}"
 
 
@@ -111,24 +111,24 @@ def _extent(runs: Sequence[Row]) -> str:
 
 
 CHECK = "SM γ="
-"""What the label of a curve begins with that is there to check FSM."""
+"""Prefix of the labels of curves that check FSM."""
 
 SPREAD = " ±1e-15"
-"""What the label of a curve ends with that was run on data perturbed by so much."""
+"""Suffix of the labels of curves on perturbed data."""
 
 
 FROM_DATA = ", σ² from data"
-"""What the label of CCIPCA ends with that starts from variances of the data: a line of the table of spreads, and not of a figure."""
+"""Suffix of the label of CCIPCA started from variances of the data, which is in the table of spreads, not in a figure."""
 
 
 def curves_of(rows: Sequence[Row]) -> list[str]:
-    """The labels that are lines of their own: not the checks of FSM by SM, and not the runs that show what rounding does."""
+    """The labels of the figures' lines, without the checks of FSM by SM and the runs that show the effect of rounding."""
     labels = [str(label) for label in distinct(rows, "label")]
     return [label for label in labels if not label.startswith(CHECK) and not label.endswith((SPREAD, FROM_DATA))]
 
 
 def spreads(rows: Sequence[Row]) -> list[Table]:
-    """What perturbations of the data by 1e-15 do to the last error of curves that rounding decides."""
+    """The effect of perturbing the data by 1e-15 on the last error of curves that rounding decides."""
     lines = []
     for label in (str(label) for label in distinct(rows, "label") if str(label).endswith(SPREAD)):
         mine = [row for row in rows if row.label == label and row.metric.startswith("err_")]
@@ -214,7 +214,7 @@ def chosen_moments(rows: Sequence[Row]) -> list[Row]:
 
 
 def pictures(rows: Sequence[Row]) -> list[Table]:
-    """What the moments of figure 4 are worth in numbers."""
+    """The errors at the moments of figure 4."""
     lines = []
     for row in (picked for name in distinct(rows, "data") for picked in chosen_moments(select(rows, data=name, metric="err_batch"))):
         mine = select(rows, key=row.key, t=row.t)
@@ -225,7 +225,7 @@ def pictures(rows: Sequence[Row]) -> list[Table]:
 
 
 def scores(rows: Sequence[Row]) -> dict[str, Interval]:
-    """By algorithm, the median over the trials of what it is ranked by, with its bootstrap interval; best first."""
+    """The median score of each algorithm over the trials, with its bootstrap interval, best first."""
     mine = select(rows, metric="score")
     found = {str(label): bootstrap([row.value for row in select(mine, label=label)]) for label in distinct(mine, "label")}
     return dict(sorted(found.items(), key=lambda item: item[1].value))
@@ -237,13 +237,13 @@ def spent(rows: Sequence[Row], label: str) -> float:
 
 
 def memory(rows: Sequence[Row], label: str) -> str:
-    """The most that an algorithm's process held, and what of it came after the first row, in MiB."""
+    """Peak memory of an algorithm's process, and the part of it that came after the first row, in MiB."""
     peak, growth = ([row.value for row in select(rows, label=label, metric=metric)] for metric in ("peak_mib", "growth_mib"))
     return f"{max(peak):.0f} ({max(growth):.1f})" if peak and growth else "–"
 
 
 def comparison(rows: Sequence[Row]) -> list[Table]:
-    """The outcome of an evaluation, a table a track: error, time and memory of every algorithm, best first, and what failed."""
+    """The outcome of an evaluation, one table per track: error, time and memory of every algorithm, best first, and what failed."""
     tables = []
     for track in distinct(rows, "track"):
         mine = select(rows, track=track)

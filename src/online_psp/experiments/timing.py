@@ -1,8 +1,8 @@
-"""How long a sample takes: as published, one at a time, and in blocks.
+"""Measures the time per sample: as published, one at a time, and in blocks.
 
 "As published" is the published update in place (`online_psp.experiments.baselines`), not the oracle with its D×K temporaries. All three
-start from the population's own answer and see the same samples, so that they do the work of a stream in its steady state, and none of the
-start. One thread; a warm-up before the clock starts.
+start from the population's own answer and see the same samples, so that they do the work of a stream in its steady state, without the
+start. They run in one thread, after a warm-up.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MOST_SAMPLES = 512
 
 
 class _Stream:
-    """Standardised samples without end. They are never used twice: a basis that has seen its samples before has less to do.
+    """Endless standardised samples, never used twice: a basis that has seen its samples before has less to do.
 
     Attributes
     ----------
     Q, variances : (D, K), (K,)
-        The truth.
+        The true subspace and its variances.
     """
 
     def __init__(self, D: int, K: int, rho: float, seed: int) -> None:
@@ -48,7 +48,7 @@ class _Stream:
         self._signal, self._noise = np.sqrt(signal / norm2), np.sqrt(rho / norm2)
 
     def draw(self, n: int) -> Floats:
-        """The next n, (n, D)."""
+        """The next n samples, (n, D)."""
         X = self._rng.standard_normal((n, len(self.Q)))
         X *= self._noise
         X += (self._rng.standard_normal((n, len(self._signal))) * self._signal) @ self.Q.T
@@ -73,7 +73,7 @@ _stream = lru_cache(maxsize=1)(_Stream)
 
 
 def needed_bytes(record: Timing) -> float:
-    """About what a timing needs: the truth, the basis with its temporaries, the samples, and the small matrices."""
+    """Approximate memory of a timing: the truth, the basis with its temporaries, the samples, and the small matrices."""
     D, K = record.D, record.K
     return _FLOAT_BYTES * (D * K * (1.0 + _COPIES[record.way]) + _MOST_SAMPLES * D + 12.0 * K * K)
 
@@ -94,7 +94,7 @@ def time_record(record: Timing) -> list[Row]:
         warm_up(record.algorithm)
         first = one_run(time.perf_counter() + 0.2 * record.budget)
         deadline = time.perf_counter() + record.budget
-        # One that took longer than all that is allowed is slow for no lack of warmth: it is the measurement, and the only one.
+        # If the warm-up takes longer than the whole budget, compiling is not the reason: it is taken as the only measurement.
         alone = first[0] > record.budget
         runs = [first if alone else one_run(deadline)]
         while len(runs) < record.runs and not alone and time.perf_counter() < deadline:

@@ -1,7 +1,7 @@
 """Streams as hard as real ones: data that drifts, has holes, has gross rows, or comes sorted.
 
-A track takes standardised rows with the subspace V that they have, and gives the rows that are fed together with the subspace that is
-right at every moment. The rows may be generated (V is then the population's) or anybody's (V is then batch PCA's):
+A track takes standardised rows and their subspace V, and gives the rows to feed together with the true subspace at every moment. The rows
+may be generated (V is then the population's) or real (V is then batch PCA's):
 
 ``drift-rotation``
     Row t is turned by an angle that grows evenly from 0 to 90°, in K planes, each spanned by a direction of V and one outside of it. The
@@ -9,14 +9,14 @@ right at every moment. The rows may be generated (V is then the population's) or
 ``drift-switch``
     The same turn by 90°, all at once after half of the rows.
 ``missing``
-    Each number is missing (NaN) with the probability given.
+    Each number is missing (NaN) with the given probability.
 ``outliers``
-    Rows, as many as the share given, are replaced by gross ones: twenty times as long as the mean row, each in a random direction.
+    The given share of the rows is replaced by gross ones: twenty times as long as the mean row, each in a random direction.
 ``sorted``
     Rows come in the order of their coordinate along the first direction of V.
 
-Errors are distances to the present subspace, of columns that are never fed anything but the rows. Where an algorithm does not take missing
-values, the holes are filled with the mean, zero, and its rows say so.
+Errors are distances to the present subspace. If an algorithm does not take missing values, they are filled with the mean, zero, and its
+results say so.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Rows as they are fed, and what is right at every moment.
+    """Rows to feed, and the true subspace at every moment.
 
     Attributes
     ----------
     X : (N, D)
     present : callable
-        From a number of samples seen to the (D, K) orthonormal basis that is right after them.
+        Function from the number of samples seen to the orthonormal basis (D, K) of the true subspace after them.
     over_time : bool
-        Whether the mean error over time is what counts; otherwise it is the last error.
+        Whether to rank by the mean error over time, instead of the last error.
     """
 
     X: Floats
@@ -57,7 +57,7 @@ Make = Callable[[Floats, Floats, float, np.random.Generator], Stream]
 
 
 def _partners(V: Floats, rng: np.random.Generator) -> Floats:
-    """(D, L) orthonormal directions outside of V, one for each of its first L; L is K where there is room for so many."""
+    """(D, L) orthonormal directions outside of V, one for each of its first L; L is K if there is room for so many."""
     D, K = V.shape
     L = min(K, D - K)
     if L < 1:
@@ -125,7 +125,7 @@ TRACKS: Mapping[str, tuple[Track, ...]] = MappingProxyType(
         "sorted": (Track("sorted"),),
     }
 )
-"""What ``psp evaluate --track`` runs, by name."""
+"""The tracks of ``psp evaluate --track``, by name."""
 
 
 def make_stream(track: Track, X: Floats, V: Floats, seed: int) -> Stream:

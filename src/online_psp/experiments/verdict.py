@@ -1,4 +1,4 @@
-"""A verdict, and the words for its outcome."""
+"""A verdict, and the names of its outcomes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 HOLDS, PARTLY, FAILS, OPEN = "holds", "holds in part", "does not hold", "not tested"
 BY_MORE, BY_LESS = "by more", "by less"
 UNDECIDED = "not decided"
-"""Trials enough for a test, and it tells neither way, in no panel."""
+"""There are enough trials for a test, but it decides no panel either way."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A statement with what the rows say of it.
+    """A statement, and what the rows say about it.
 
     Attributes
     ----------
     rule : str
         How the outcome follows from the rows.
     widened : str
-        What of the rule was changed after rows had been seen, and why; empty where nothing was.
+        What was changed in the rule after rows had been seen, and why; empty if nothing was.
     """
 
     statement: str
@@ -30,5 +30,5 @@ class Verdict:
 
 
 def share(hits: int, of: int) -> str:
-    """All: holds. More than half: in part."""
+    """The outcome for a share of cases: all of them holds, more than half holds in part."""
     return HOLDS if hits == of else PARTLY if 2 * hits > of else FAILS

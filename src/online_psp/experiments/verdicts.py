@@ -1,8 +1,8 @@
-"""What the paper says, checked against rows: a statement, a rule, and the numbers that the rule was applied to.
+"""The paper's statements, checked against rows: each with a rule, and the numbers to which the rule was applied.
 
-Err_batch and Err_pop are judged apart. Orderings are judged by a sign test over the trials of each panel, paired by seed; where trials are
-too few to tell, the verdict is "not tested"; where they are enough and tell neither way, "not decided". `tests/test_verdicts.py` has for
-every verdict a corruption of the rows that turns it.
+Err_batch and Err_pop are judged separately. Orderings are judged by a sign test over the trials of each panel, paired by seed. If there are
+too few trials to tell, the verdict is "not tested"; if there are enough and they do not decide, "not decided". For every verdict,
+`tests/test_verdicts.py` has a corruption of the rows that reverses it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEHIND = 1.5
 _GOOD, _POOR = 0.2, 0.75
 _GOOD_DB, _POOR_DB = 30.0, 25.0
 _EARLY = 4
-_TINY = 1e-300  # an error of nothing still has a ratio
+_TINY = 1e-300  # so that an error of zero still has a ratio
 _FIVE = tuple(curve.label for curve in FIVE)
 _QUICK_FORGETTER, _SLOW_FORGETTER = fsm(0.6).label, fsm(2.0).label
 _NAMES = {"err_batch": "Err_batch", "err_pop": "Err_pop"}
@@ -80,7 +80,7 @@ def _near(one: str, other: str, metric: str, widened: str = "") -> Callable[[Seq
 
 
 def _magnitude(metric: str) -> Callable[[Sequence[Row]], Verdict]:
-    """How much better the accurate pair is where there is little noise."""
+    """How much better the accurate pair is at low noise."""
 
     def claim(rows: Sequence[Row]) -> Verdict:
         better, worse = f"IPCA and {_SLOW_FORGETTER}", f"CCIPCA and {_QUICK_FORGETTER}"
@@ -114,7 +114,7 @@ def _advantage(cells: Cells) -> tuple[float, str]:
 
 
 def population_errors_equal(rows: Sequence[Row]) -> Verdict:
-    """The samples, and not the algorithm, are the limit."""
+    """Whether the samples, not the algorithm, are the limit."""
     statement = "on spiked data Err_pop of all five is nearly equal"
     rule = f"the largest median Err_pop of the five is at most {_NEARLY:g} times the smallest, in every (D, K, ρ)"
     cells = {where: found for where, found in _noise_cells(rows, "err_pop").items() if all(label in found for label in _FIVE)}
@@ -133,7 +133,7 @@ Trials = dict[str, dict[int, float]]
 
 
 def _panel_trials(rows: Sequence[Row], last: bool = True) -> dict[tuple[str, int], Trials]:
-    """By panel and curve, the error of each trial after the last sample, or at the moment nearest to 4K samples."""
+    """The error of each trial after the last sample, or at the moment nearest to 4K samples, by panel and curve."""
     found: dict[tuple[str, int], Trials] = {}
     mine = select(rows, figure="fig3", metric="err_batch")
     for name, K in dict.fromkeys((row.data, row.K) for row in mine):
@@ -149,7 +149,7 @@ def _panel_trials(rows: Sequence[Row], last: bool = True) -> dict[tuple[str, int
 
 
 def _extreme(trials: Trials, labels: Sequence[str], of: Callable[[Sequence[float]], float]) -> dict[int, float]:
-    """By seed, the least, or most, of several curves."""
+    """The smallest, or largest, error of several curves, by seed."""
     seeds = set.intersection(*(set(trials[label]) for label in labels))
     return {seed: of([trials[label][seed] for label in labels]) for seed in seeds}
 
@@ -159,7 +159,7 @@ def _panel(where: tuple[str, int]) -> str:
 
 
 def _ordered(tests: Mapping[tuple[str, int], SignTest]) -> tuple[str, str]:
-    """Outcome and evidence of an ordering: decided for in every panel, in most, in no more than are decided against, or not at all."""
+    """Outcome and evidence of an ordering over the panels: decided for in all, in most, in no more than against, or in none."""
     hits = [where for where, test in tests.items() if test.decided > 0]
     against = [where for where, test in tests.items() if test.decided < 0]
     unsure = [where for where, test in tests.items() if test.decided == 0]
@@ -239,12 +239,12 @@ def _forgetters(rows: Sequence[Row], statement: str, late: bool) -> Verdict:
 
 
 def forgetters_lag_early(rows: Sequence[Row]) -> Verdict:
-    """Those that forget quickly have little to go by at first."""
+    """Algorithms that forget quickly have little to go by at first."""
     return _forgetters(rows, f"on real data {_QUICK_FORGETTER} and CCIPCA lag early", late=False)
 
 
 def forgetters_win_late(rows: Sequence[Row]) -> Verdict:
-    """And are not held back by their beginnings later."""
+    """Later they are not held back by their start."""
     return _forgetters(rows, f"on real data {_QUICK_FORGETTER} and CCIPCA win late", late=True)
 
 
@@ -252,7 +252,7 @@ def forgetters_win_late(rows: Sequence[Row]) -> Verdict:
 
 
 def looks_like_batch(rows: Sequence[Row]) -> Verdict:
-    """What an error of 0.2 is worth to the eye."""
+    """How an error of 0.2 looks."""
     statement = f"an error of about {_GOOD:g} already looks like batch PCA"
     rule = (
         f"where Err_batch first comes to {_GOOD:g} or below, reconstructions have a PSNR of at least {_GOOD_DB:g} dB against batch PCA's, "
@@ -276,7 +276,7 @@ def looks_like_batch(rows: Sequence[Row]) -> Verdict:
 
 
 def looks_poor(rows: Sequence[Row]) -> Verdict:
-    """What an error of 0.75 is worth to the eye."""
+    """How an error of 0.75 looks."""
     statement = f"an error of {_POOR:g} or more looks poor"
     rule = (
         f"wherever Err_batch is {_POOR:g} or more, reconstructions have a PSNR below {_POOR_DB:g} dB against batch PCA's, on every data "
@@ -366,7 +366,7 @@ def recordings_reproduced(rows: Sequence[Row], recorded: Recorded) -> Verdict:
 
 
 def judge(rows: Sequence[Row], recorded: Recorded | None = None, claims: Claims = CLAIMS) -> list[Verdict]:
-    """A verdict on every statement, and on what goes beyond the paper where it was run."""
+    """A verdict on every statement of the paper, and on what goes beyond it, if that was run."""
     verdicts = [claim(rows) for claim in claims.values()]
     if select(rows, label=ONLINE_PCA.label):
         verdicts.append(online_pca_best(rows))

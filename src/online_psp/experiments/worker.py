@@ -1,8 +1,8 @@
-"""A process for one algorithm: it reads rows from a file, learns, and writes down what it found. Nothing else lives here.
+"""The process of one isolated algorithm: reads rows from a file, learns, and writes its bases to files.
 
-Started by `online_psp.experiments.isolation` as ``python -m online_psp.experiments.worker JOB``. What happens is told in a file of events,
-a line each, so that a process that dies leaves behind how far it got. Rows are read a chunk at a time and never mapped: what this
-process holds is what the algorithm holds.
+Started by `online_psp.experiments.isolation` as ``python -m online_psp.experiments.worker JOB``. It reports to a file of events, one per
+line, so that a process that dies leaves a record of how far it got. Rows are read in chunks and never mapped, so that the memory of this
+process is that of the algorithm.
 """
 
 from __future__ import annotations
@@ -77,23 +77,23 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """What a process has to do: the trials of one algorithm, and where to write."""
+    """The task of a process: the trials of one algorithm, and where to write."""
 
     curve: Curve
     tasks: tuple[Task, ...]
     folder: str
     path: tuple[str, ...]
-    """The module search path of the process that asks."""
+    """The module search path of the parent process."""
 
 
 class Events:
-    """A file with a line for everything that happens."""
+    """A file with one line per event."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._process = folder / "events.jsonl", os.getpid()
 
     def tell(self, event: str, **facts: Any) -> None:
-        """Write a line, at once. A copy of this process, which an algorithm has made by a fork, has nothing to tell, and ends here."""
+        """Write an event at once. A copy of this process that an algorithm has forked must not report, and ends here."""
         if os.getpid() != self._process:
             os._exit(0)
         with self._path.open("a", encoding="utf-8") as stream:
@@ -101,14 +101,14 @@ class Events:
 
 
 def work(job: Job) -> None:
-    """All trials of a job: each timed in a pass of its own, then watched in another."""
+    """Run all trials of a job: each is timed in one pass, then watched in another."""
     from threadpoolctl import threadpool_limits
 
     from online_psp.experiments.learners import build, check_basis, resolve, takes_missing
     from online_psp.experiments.passes import Rows, filled, timed_pass, warmed, watched_pass
 
     folder, events = Path(job.folder), Events(Path(job.folder))
-    resolve(job.curve.algorithm)  # importing is no part of a pass
+    resolve(job.curve.algorithm)  # so that no pass includes importing
     (folder / "pid").write_text(str(os.getpid()), encoding="ascii")
     events.tell("ready")
     before: int | None = None
@@ -124,7 +124,7 @@ def work(job: Job) -> None:
                 events.tell("warm", key=task.key)
                 gc.collect()
                 forget_peak()
-                before = resident_bytes()[0] if before is None else before  # later on, freed memory may not have been given back
+                before = resident_bytes()[0] if before is None else before  # only once: later, freed memory may not have been returned
                 watch = _Processors()
                 timed = timed_pass(make, rows, total)
                 used, more = watch.used(timed.seconds), _since(began)
@@ -142,27 +142,27 @@ def work(job: Job) -> None:
 
 
 def _since(began: Others) -> int:
-    """Bytes that other processes of this session have held since, if there were any."""
+    """Peak memory of the other processes of this session since then, in bytes."""
     peak = others().peak
     return peak if peak > began.peak else 0
 
 
 class _Processors:
-    """How many processors were busy for an algorithm, its threads and other processes counted."""
+    """Measures how many processors an algorithm keeps busy, including its threads and other processes."""
 
     def __init__(self) -> None:
         self._began = time.process_time() + others().seconds
 
     def used(self, seconds: float) -> float:
-        """Over a time on the clock; the reading of rows counts a little, too."""
+        """Processors used over a wall-clock time; reading rows counts a little, too."""
         return (time.process_time() + others().seconds - self._began) / max(seconds, 0.1)
 
 
 def main() -> None:
-    """Read the job and do it."""
+    """Read the job and run it."""
     with open(sys.argv[1], "rb") as stream:
         path = pickle.load(stream)
-        importlib.import_module("online_psp.algorithms")  # with all that it imports, before other folders are looked into
+        importlib.import_module("online_psp.algorithms")  # with all of its imports, before other folders come into the search path
         sys.path.extend(place for place in path if place not in sys.path)
         job = pickle.load(stream)
     work(job)
