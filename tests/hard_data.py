@@ -45,11 +45,11 @@ def mean_jump(rng: np.random.Generator) -> Case:
     return Case(X, 8)
 
 
-def spike(where: int, size: float) -> Callable[[np.random.Generator], Case]:
+def spike(where: int, size: float, dtype: Any = np.float64) -> Callable[[np.random.Generator], Case]:
     def make(rng: np.random.Generator) -> Case:
         X = harmonic(rng)
         X[where] = size * direction(rng)
-        return Case(X, 8)
+        return Case(X.astype(dtype), 8)
 
     return make
 
@@ -71,7 +71,7 @@ def low_rank(rank: int, dtype: Any = np.float64) -> Callable[[np.random.Generato
     return lambda rng: Case((rng.standard_normal((3000, rank)) @ rng.standard_normal((rank, D))).astype(dtype), 8)
 
 
-def disjoint(gain: float) -> Callable[[np.random.Generator], Case]:
+def disjoint(gain: float, first: float = 1.0) -> Callable[[np.random.Generator], Case]:
     """Features that have never been there before, from the middle on."""
 
     def make(rng: np.random.Generator) -> Case:
@@ -79,6 +79,7 @@ def disjoint(gain: float) -> Callable[[np.random.Generator], Case]:
         X = np.zeros((4000, D))
         X[:2000, :half] = harmonic(rng, 2000, half)
         X[2000:, half:] = gain * harmonic(rng, 2000, half)
+        X[0] *= first
         return Case(X, 8, center=False)
 
     return make
@@ -131,5 +132,9 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "columns in many units": lambda rng: Case(rng.standard_normal((3000, D)) * 10.0 ** rng.uniform(-6, 6, D), 8),
     "sorted": ordered,
     "drift": drift,
+    "float32, first row 1e6": spike(0, 1e6, np.float32),
+    "float32, second row 1e5": spike(1, 1e5, np.float32),
+    "new features after a row of 1e-100": disjoint(1.0, 1e-100),
+    "stronger new features after a row of 1e-100": disjoint(10.0, 1e-100),
     "copies": lambda rng: Case(harmonic(rng, 500)[rng.integers(0, 500, 3000)], 8),
 }

@@ -205,8 +205,8 @@ def beyond_squares(name: str) -> Floats:
     rng = np.random.default_rng(41)
     X = harmonic(rng, 700, 60)
     u = rng.standard_normal(60)
-    if name == "a row of 1e9":
-        X[400] = 1e9 * u
+    if name in ("a row of 1e9", "a last row of 1e9"):
+        X[400 if name == "a row of 1e9" else -1] = 1e9 * u
     elif name == "two clocks":
         X[:, 3] = 1.7e12 + 2e5 * np.arange(700)
         X[:, 8] = X[:, 3] + 3.0 * rng.standard_normal(700)
@@ -216,7 +216,7 @@ def beyond_squares(name: str) -> Floats:
 
 
 @pytest.mark.parametrize("how", ["dense", "sparse", "merged", "saved"])
-@pytest.mark.parametrize("name", ["a row of 1e9", "two clocks", "one direction grows"])
+@pytest.mark.parametrize("name", ["a row of 1e9", "a last row of 1e9", "two clocks", "one direction grows"])
 def test_few_features_are_exact_beyond_the_range_of_squares(name: str, how: str, tmp_path: Path) -> None:
     X = beyond_squares(name)
     if how == "merged":
@@ -257,6 +257,58 @@ def test_coordinates_of_float32_rows_far_from_zero() -> None:
     for rows in (X, csr_array(X)):
         off = np.abs(model.transform(rows) - exact).max()
         assert off < 1e-3, f"coordinates of {type(rows).__name__} are off by {off:.1e} at deviations of 1"
+
+
+@pytest.mark.parametrize("D", [60, 300])
+@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e9), (np.float64, 1e11), (np.float32, 1e6)])
+@pytest.mark.parametrize("where", [0, 600, -1])
+def test_variance_left_out_beside_one_huge_row(where: int, dtype: Any, size: float, D: int) -> None:
+    """The variance left out is a difference of sums that the huge row is nearly all of. Where it is lost, directions that were not kept
+    have none at least, and that of the last one kept at most.
+    """
+    rng = np.random.default_rng(45)
+    X = harmonic(rng, 900, D)
+    X[where] = size * rng.standard_normal(D) / np.sqrt(D)
+    X = X.astype(dtype)
+    model = OnlinePCA(4).fit(X)
+    variances = np.linalg.svd(X - X.mean(axis=0, dtype=np.float64), compute_uv=False)[4:] ** 2 / 899
+    least, most = variances[:36].sum() / (D - 4), (variances[:36].sum() + (D - 40) * variances[35]) / (D - 4)
+    noise, true = model.noise_variance_, variances.sum() / (D - 4)
+    assert 0.97 * least < noise < 1.03 * most, f"noise variance {noise:.3e}, {true:.3e} expected, within {least:.3e} and {most:.3e}"
+
+
+def score_after(how: str, X: Floats) -> float:
+    """The likelihood of rows that three directions have been learned from."""
+    model = OnlinePCA(3)
+    if how == "fit_next":
+        for row in X:
+            model.fit_next(row)
+    else:
+        model.fit(csr_array(X) if how == "sparse" else X)
+    return model.score(X)
+
+
+@pytest.mark.parametrize("how", ["fit", "fit_next", "sparse"])
+@pytest.mark.parametrize("D", [60, 300])
+@pytest.mark.parametrize("where", [0, 1, 600, -1])
+def test_rows_that_rounding_hides_are_not_passed_over_in_silence(where: int, D: int, how: str) -> None:
+    X = harmonic(np.random.default_rng(46), 900, D)
+    X[where] = 1e20
+    with pytest.warns(RuntimeWarning, match=r"times as large as others.*only 1 of 3 directions .* robust=True"):
+        score = score_after(how, X)
+    assert np.isfinite(score), f"{how}: score {score}"
+
+
+def test_no_word_about_rows_that_hide_nothing() -> None:
+    """Tiny rows, and data of fewer directions than are asked for, are no reason to warn."""
+    rng = np.random.default_rng(47)
+    few = rng.standard_normal((900, 2)) @ rng.standard_normal((2, 300))
+    tiny = harmonic(rng, 900)
+    tiny[[0, -1]] *= 1e-30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X in (few, tiny, tiny[:100], np.zeros((50, 4)), np.ones((50, 4))):
+            _ = OnlinePCA(3).fit(X).components_
 
 
 def test_no_warning_where_directions_are_found() -> None:

@@ -181,6 +181,19 @@ def test_rows_with_nothing_first_can_be_saved_and_continued(D: int, tmp_path: Pa
     assert np.allclose(loaded.explained_variance_, PCA(3).fit(X).explained_variance_, rtol=0.05)
 
 
+@pytest.mark.parametrize("D", [60, 300])
+@pytest.mark.parametrize("size", [1e9, 1e13, 1e17])
+def test_a_huge_first_row(size: float, D: int) -> None:
+    """Sums that are counted from where the first row is would have no digits left for the others."""
+    rng = np.random.default_rng(21)
+    X = rng.standard_normal((900, D)) / np.arange(1, D + 1)
+    X[0] = size * rng.standard_normal(D)
+    model, truth = OnlinePCA(3, robust=True).fit(X), PCA(3).fit(X[1:])
+    error = subspace_error(model.components_.T, truth.components_.T)
+    assert error < 0.02, f"error {error:.4f} with a first row of {size:.0e}"
+    assert np.isfinite(model.score(X[1:])), f"score {model.score(X[1:])}"
+
+
 def test_weights_fall_as_the_inverse_square() -> None:
     guard = Guard(0.0, 1.0)
     edge = np.exp(guard.limit)

@@ -163,6 +163,18 @@ def _faded(M: Floats, keep: float) -> Floats:
     return np.asarray(keep * M)
 
 
+def rounding(variances: Floats, dtype: np.dtype[Any]) -> float:
+    """Variance along any one direction that may be rounding alone, given those of directions found in double precision, largest first.
+
+    Numbers of the given dtype are off by ``eps/√12`` of their size, root mean square, and all of them together by as much of the total; the
+    decomposition is off by some roundings of the largest direction, in double precision.
+    """
+    if not len(variances):
+        return 0.0
+    decomposed = (64.0 * np.finfo(np.float64).eps) ** 2 * float(variances[0])
+    return max(decomposed, float(np.finfo(dtype).eps) ** 2 / 12.0 * float(variances.sum()))
+
+
 def principal(model: Model, K: int) -> tuple[Array, Floats]:
     """K ordered directions, (K, D), with their variances; beyond those known, an orthonormal completion without variance."""
     B, M = model.basis(), model.M
@@ -247,7 +259,7 @@ def _plan(M: Floats, P: Floats) -> Plan | None:
 def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
     d, inverse, T, _ = plan
-    least, bound = _smallest(d, inverse), math.sqrt(float(np.vdot(R, R)))  # the Frobenius norm is a bound of ‖R‖, and nearly free
+    least, bound = _smallest(d, inverse), _frobenius(R)  # which is a bound of ‖R‖, and nearly free
     if bound > safe * least and _exceeds(R, safe * least):
         return None
     RT = matmul(R, T)
@@ -306,13 +318,23 @@ def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
 
 def _smallest(d: Floats, inverse: Floats) -> float:
     """The smallest eigenvalue of a matrix, by power iterations on the upper half of its inverse: from above, within some per cent."""
-    x, value = d * d, math.inf  # heavy on the small directions
+    largest = max(float(inverse.diagonal().max()), _SMALLEST)  # so that squares are in range, whatever the units
+    x, value = (d / d.max()) ** 2, math.inf  # heavy on the small directions
     for _ in range(4):
         x = x / math.sqrt(x @ x)
-        y = blas.dsymv(1.0, inverse, x)
+        y = blas.dsymv(1.0 / largest, inverse, x)
         value = 1.0 / max(float(x @ y), _SMALLEST)
         x = y
-    return min(value, 1.0 / math.sqrt(max(float(x @ x), _SMALLEST)))
+    return min(value, 1.0 / math.sqrt(max(float(x @ x), _SMALLEST))) / largest
+
+
+def _frobenius(R: Floats) -> float:
+    """The Frobenius norm of inner products, whose squares may leave the range of floating point: those of rows of 1e80 or 1e-80 do."""
+    total = float(np.vdot(R, R))
+    if _SMALLEST / np.finfo(np.float64).eps < total < math.inf:
+        return math.sqrt(total)
+    largest = float(np.abs(R).max(initial=0.0))
+    return largest * math.sqrt(float(((R / largest) ** 2).sum())) if largest > 0.0 else 0.0
 
 
 def _exceeds(R: Floats, limit: float) -> bool:
@@ -323,15 +345,15 @@ def _exceeds(R: Floats, limit: float) -> bool:
     """
     diagonal = R.diagonal()
     heavy = int(np.argmax(diagonal))
-    if diagonal[heavy] > limit:
+    if diagonal[heavy] > limit or limit <= 0.0:
         return True
-    for x in (R[heavy], np.cos(1.0 + 2.399963 * np.arange(len(R))) * np.sqrt(np.maximum(diagonal, 0.0))):
+    for x in (R[heavy] / limit, np.cos(1.0 + 2.399963 * np.arange(len(R))) * np.sqrt(np.maximum(diagonal, 0.0))):
         for _ in range(_POWER):
             norm = math.sqrt(x @ x)
             if norm == 0.0:
                 break
-            x = matmul(R, x / norm)  # noqa: PLW2901
-            if x @ x > limit * limit:
+            x = matmul(R, x / norm) / limit  # noqa: PLW2901
+            if x @ x > 1.0:
                 return True
     return False
 

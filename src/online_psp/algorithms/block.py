@@ -43,7 +43,7 @@ from scipy.linalg import qr
 
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._provided import BlockSize
-from online_psp.algorithms._ritz import Model, advance, principal
+from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms._sparse_state import SparseRunning, check, described, rows_again, running_sum
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares
@@ -175,7 +175,7 @@ class BlockPCA(StreamingAlgorithm):
     def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
         K, D = components.shape
         model = cls(K, D, block_size=block_size, dtype=dtype)
-        known = variances > (64.0 * np.finfo(model.dtype).eps) ** 2 * variances[0]  # the others are rounding, of data of few directions
+        known = variances > rounding(variances, model.dtype)  # the others are rounding, of data of few directions
         model._model = Model(np.ascontiguousarray(components[known], dtype=model.dtype), np.diag(variances[known]), 0.0)
         model._started = True
         return model

@@ -166,7 +166,7 @@ def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Fl
             settle(origin, moved)
 
 
-@kernel
+@exact_kernel
 def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats) -> None:
     """The same for rows that are not centred: they are scaled, and the mean squares of the features move."""
     for i in range(rows.shape[0]):

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-from online_psp.algorithms._ritz import Model, advance, principal
+from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms.block import BLOCK
 from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
@@ -225,9 +225,9 @@ class Careful:
     # Few features
 
     def _take_pairs(self, pairs: Pairs, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
-        if not pairs.weights.any():  # count from about where the values are
-            seen = observed.any(axis=0)
-            pairs.place = np.where(seen, rows[np.argmax(observed, axis=0), np.arange(self.D)], 0.0) if self.settings.center else pairs.place
+        if not pairs.weights.any() and self.settings.center:  # count from about where the values are: those of the row that counts most
+            near = np.argmax(observed * weights[:, np.newaxis], axis=0)
+            pairs.place = np.where(observed.any(axis=0), rows[near, np.arange(self.D)], 0.0)
         left = np.cumprod(decays[::-1])[::-1]
         pairs.add(rows, observed, weights * np.append(left[1:], 1.0), float(left[0]))
         self.moments.take_partial(rows, weights, decays, self.settings.center)
@@ -263,7 +263,7 @@ class Careful:
 
     def go_on_from(self, found: ReadOut) -> None:
         """Take up directions, of features divided by `scale` where that is set."""
-        known = found.variances > (64.0 * np.finfo(self.dtype).eps) ** 2 * found.variances[0]
+        known = found.variances > rounding(found.variances, self.dtype)
         self.core = Model(np.ascontiguousarray(found.components[known], dtype=self.dtype), np.diag(found.variances[known]), 0.0)
 
     def _advance(self, core: Model, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:

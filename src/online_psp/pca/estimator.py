@@ -282,6 +282,7 @@ class OnlinePCA(Usable):
         weight = stream.weight
         if weight >= stream.refresh_at and (stream.refresh_at == 0.0 or stream.cheap_to_read):
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
+            stream.note_sizes(DenseRows(point[np.newaxis]))
             components = self.components_
             if self.whiten:  # along directions without variance there is nothing to see
                 scale, known = np.zeros(len(components)), self.explained_variance_ > 0

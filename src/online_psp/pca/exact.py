@@ -40,6 +40,8 @@ class ReadOut(NamedTuple):
     """(K', D), orthonormal rows, largest variance first."""
     variances: Floats
     """(K',), divided by the weight."""
+    total: float | None = None
+    """Of the variances along all directions, from the same rounded numbers as these; None where some have been left out."""
 
 
 class KeptState(NamedTuple):
@@ -131,9 +133,9 @@ class Kept(Exact):
         return np.asarray(self.rows[: self.n] * np.sqrt(left)[:, np.newaxis])
 
     def read_out(self, deviations: Floats | None = None) -> ReadOut:
-        rows = self.weighted()
-        found = leading_directions(rows if deviations is None else rows / deviations, self.rank)
-        return found._replace(components=found.components.astype(self.rows.dtype, copy=False))
+        rows = self.weighted() if deviations is None else self.weighted() / deviations
+        found = leading_directions(rows, self.rank)
+        return ReadOut(found.components.astype(self.rows.dtype, copy=False), found.variances, float(np.vdot(rows, rows)))
 
     def state(self) -> KeptState:
         return KeptState(self.rows[: self.n].copy(), self.shares[: self.n].copy())
@@ -192,6 +194,13 @@ class Scatter(Exact):
         """Whether to check the covariance, given its largest entry and the share `keep` that is left of its old value."""
         return largest > _GROWN * self._largest or self._left * keep * _GROWN < 1.0
 
+    def _tells(self, matrix: Floats) -> bool:
+        """Whether the covariance with the rows in the buffer, one of which may be larger than all before, still tells the directions."""
+        keep = weights_left(self.shares[: self.n])[1]
+        if not self._is_due(0.999 * float(matrix.diagonal().max(initial=0.0)), keep):
+            return True
+        return told_by_squares(matrix, min(self.rank, self._taken + self.n - 1))
+
     def _accept(self, matrix: Floats, added: int, keep: float) -> bool:
         """Make a matrix, to which `added` rows were added, the covariance; returns False if squares are too inaccurate for it."""
         taken, left, largest = self._taken + added, self._left * keep, float(matrix.diagonal().max(initial=0.0))
@@ -226,22 +235,25 @@ class Scatter(Exact):
     def _from_root(self, root: Floats, deviations: Floats | None) -> ReadOut:
         """Directions from rows, (n, D), whose scatter is the covariance."""
         root = root if deviations is None else root / deviations
-        found = leading_directions(root, self.rank)
+        found, total = leading_directions(root, self.rank), float(np.vdot(root, root))
         if len(root) == root.shape[1] and found.variances[-1] < _RANGE**2 * found.variances[0]:
-            return ReadOut(*directions_of(root, self.rank))
-        return found
+            return ReadOut(*directions_of(root, self.rank), total)
+        return found._replace(total=total)
 
     def _from_matrix(self, deviations: Floats | None) -> ReadOut:
         D, matrix = len(self.matrix), self.covariance()
+        if self.n and not self._tells(matrix):
+            return self._from_root(self.whole_root(), deviations)
         if deviations is not None:
             matrix = np.asfortranarray(matrix / deviations / deviations[:, np.newaxis])
         values, vectors = eigh(matrix, lower=True, subset_by_index=(D - self.rank, D - 1), check_finite=False)
         if len(values) < self.rank:  # LAPACK finds none for a matrix that is not finite, which only a forged file can hold
             raise ValueError("The covariances of the model are not finite, so it has no directions: its file was not written by save.")
         variances = matrix.diagonal()
+        total = float(variances.sum())
         if len(values) and values[0] < _RANGE * values[-1] and variances[variances > 0].min(initial=np.inf) < _RANGE * variances.max():
-            return ReadOut(*directions_of(graded_root(np.tril(matrix) + np.tril(matrix, -1).T), self.rank))
-        return ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0))
+            return ReadOut(*directions_of(graded_root(np.tril(matrix) + np.tril(matrix, -1).T), self.rank), total)
+        return ReadOut(vectors.T[::-1], np.maximum(values[::-1], 0.0), total)
 
     def add_sparse(self, rows: SparseRows, before: float, sums: Sums | None) -> bool:
         """Add CSR rows whose weights follow a total of `before`, centred by the mean in `sums`, which does not change.

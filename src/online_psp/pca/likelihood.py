@@ -34,8 +34,9 @@ def log_likelihood(rows: Any, mean: Array, components: Array, variances: Floats,
     else:
         rows = rows - mean
         scores, squares = rows @ components.T, np.sum(rows**2, axis=1)
-    tiny = np.finfo(np.float64).tiny
-    variances, noise = np.maximum(variances, tiny), max(noise, tiny)
+    # No variance is known to be less than the rounding of the largest one: coordinates along a direction without any are rounding too.
+    least = max(np.finfo(np.float64).eps ** 2 * float(np.max(variances, initial=0.0)), np.finfo(np.float64).tiny)
+    variances, noise = np.maximum(variances, least), max(noise, least)
     likelihood = D * np.log(2.0 * np.pi) + np.log(variances).sum() + np.sum(scores**2 / variances, axis=1)
     if K < D:
         residual = np.maximum(squares - np.sum(scores**2, axis=1), 0.0)

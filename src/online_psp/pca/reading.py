@@ -17,6 +17,8 @@ from online_psp.pca.settings import check_components
 from online_psp.pca.stream import Stream
 from online_psp.pca.view import View
 
+_ROUNDINGS = 64.0  # in a sum of variances
+
 
 class Learned(BaseEstimator):
     """The attributes that are read from a stream; the estimator itself does the learning."""
@@ -151,10 +153,20 @@ class Learned(BaseEstimator):
         left_out: int = min(len(view.mean), view.seen) - K
         if left_out <= 0:
             return 0.0
-        rest = max(view.total_variance - float(view.variances.sum()), 0.0) + float(
-            view.variances[K:].sum()
-        )  # without subtracting large numbers
+        rest = self._lost(view) + float(view.variances[K:].sum())
         return float(rest * view.degrees(self._fitted().settings) / left_out)
+
+    def _lost(self, view: View) -> float:
+        """Variance along all directions that were not kept.
+
+        It is a difference of large numbers: where that is rounding, after a row of 1e9 for example, it is no more than if each of these
+        directions had the variance of the last one kept.
+        """
+        total, kept = view.total_variance, len(view.variances)
+        lost = max(total - float(view.variances.sum()), 0.0)
+        if lost > _ROUNDINGS * np.finfo(self._fitted().dtype).eps * total or not kept:
+            return lost
+        return min(lost, max(min(len(view.mean), view.seen) - kept, 0) * float(view.variances[-1]))
 
     def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
         K = self._count(view)

@@ -10,6 +10,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms._ritz import rounding
 from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
 from online_psp.engine.locks import model_lock
@@ -60,6 +61,7 @@ class Stream:
         self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
         self._warned = False
+        self._faintest = np.inf  # size of the smallest row looked at that is not zero
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
         self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
@@ -82,8 +84,10 @@ class Stream:
                 check_learned(found.components, found.variances)
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
                 self._warn_of_units()
+                self._warn_of_sizes(found.variances)
                 unit = self._unit * (1.0 if now is None else now.factor)
-                scale, total = (1.0, float((m.variance > 0).sum())) if standardize else (1.0 / unit, m.total_variance)
+                varying = float((m.variance > 0).sum())
+                scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
                     flip_signs(found.components),
@@ -116,6 +120,31 @@ class Stream:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _warn_of_sizes(self, variances: Floats) -> None:
+        """Say once where directions are asked for that rounding of the largest rows hides."""
+        total = self.moments.total_variance
+        if self._warned or not self._faintest**2 < rounding(np.array([total]), self.dtype):
+            return
+        seen = int((variances > rounding(variances, self.dtype)).sum())
+        if seen < min(self.components, self.moments.count - 1):
+            self._warned = True
+            warnings.warn(
+                f"Some rows are {np.sqrt(total) / self._faintest:.0e} times as large as others, so that in {self.dtype} only {seen} of "
+                f"{self.components} directions can be told from rounding: leave such rows out, or pass robust=True.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def note_sizes(self, rows: AnyRows) -> None:
+        """Remember how small rows are that are not zero: the first and the last of a call are looked at, and no more, to cost little."""
+        if isinstance(rows, ArrayRows):
+            return
+        for row in (rows[:1], rows[-1:]):
+            values = row.data[row.indptr[0] : row.indptr[-1]] if isinstance(row, SparseRows) else row.X
+            size = self._unit * float(np.nan_to_num(np.abs(values)).max(initial=0.0))
+            if 0.0 < size < self._faintest:
+                self._faintest = size
 
     def read_out(self) -> ReadOut:
         """The K' directions as ordered principal components, in units of the stream, or of standardised features."""
@@ -166,6 +195,7 @@ class Stream:
         """Learn from rows of any kind, checked, with weights, (n,), all positive, and times, (n,), where age is time."""
         with self.lock:
             self.set_unit(rows)
+            self.note_sizes(rows)
             decays = decays_of(self.settings.half_life, times, self.last_time)
             start = 0
             while start < len(rows):
