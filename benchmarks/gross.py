@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,6 +54,7 @@ def rows_until_followed(robust: bool, seed: int) -> int:
     before, after = spiked_covariance(3000, 200, 5, 0.01, seed=seed).X, 3.0 * spiked_covariance(4000, 200, 5, 0.01, seed=seed + 1).X
     truth = PCA(5).fit(after).components_.T
     model: Any = OnlinePCA(5, robust=robust, half_life=500).fit(before)
+    warnings.filterwarnings("ignore", "robust=True has taken")
     for done in range(0, len(after), 25):
         model.partial_fit(after[done : done + 25])
         if subspace_error(model.components_.T, truth) < 0.1:

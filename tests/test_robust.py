@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from online_psp.datasets import load
 from online_psp.datasets.spiked import spiked_covariance
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
+from online_psp.pca.repeats import Held, without_repeats
 from online_psp.pca.robust import Guard, outlyingness
 
 KINDS = ("scattered", "clump", "first", "direction")
@@ -87,10 +89,11 @@ def test_a_new_regime_is_followed() -> None:
     times = []
     for robust in (False, True):
         model = OnlinePCA(5, robust=robust, half_life=500).fit(one)
-        for done in range(0, 4000, 50):
-            model.partial_fit(two[done : done + 50])
-            if subspace_error(model.components_.T, truth) < 0.1:
-                break
+        with pytest.warns(UserWarning, match="of their weight from the rows so far") if robust else nullcontext():
+            for done in range(0, 4000, 50):
+                model.partial_fit(two[done : done + 50])
+                if subspace_error(model.components_.T, truth) < 0.1:
+                    break
         times.append(done + 50)
     assert times[0] < 2000, "the plain model does not follow either"
     assert times[1] <= 2 * times[0], f"{times[1]} rows, where the plain model takes {times[0]}"
@@ -169,6 +172,92 @@ def test_rows_that_are_all_alike_do_not_make_the_others_gross(D: int, kind: str)
     model = OnlinePCA(3, robust=True).fit(X)
     assert subspace_error(model.components_.T, truth.components_.T) < 0.05
     assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.06)
+
+
+def repeated(kind: str, D: int) -> Floats:
+    """2,000 rows of which many are the same."""
+    rng, X = np.random.default_rng(21), spiked_covariance(2000, D, 3, 0.01, seed=17).X + 1.0
+    if kind.endswith("different"):
+        return X[rng.choice(3, 2000, p=[0.7, 0.2, 0.1]) if kind.startswith("three") else rng.integers(0, 10, 2000)]
+    if kind == "in runs":
+        return np.repeat(X[:10], 200, axis=0)
+    if kind == "whole numbers":
+        return np.round(X)
+    if kind == "yes or no":
+        return (X[:, :5] > 1.2).astype(np.float64)
+    share = {"nine of ten idle": 0.9, "nearly all idle": 0.98, "some idle": 0.3}[kind]
+    X[rng.random(2000) < share] = 0.0 if share > 0.5 else X[0]
+    return X
+
+
+@pytest.mark.parametrize("D", [100, 30])
+@pytest.mark.parametrize(
+    "kind",
+    ["three different", "ten different", "in runs", "whole numbers", "yes or no", "nine of ten idle", "nearly all idle", "some idle"],
+)
+def test_rows_that_are_repeated_count_as_often_as_they_come(kind: str, D: int) -> None:
+    X = repeated(kind, D)
+    K = 2 if kind in ("three different", "yes or no") else 3
+    truth, model = PCA(K).fit(X), OnlinePCA(K, robust=True).fit(X)
+    assert subspace_error(model.components_.T, truth.components_.T) < 0.05
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.03)
+    assert np.allclose(model.mean_, truth.mean_, atol=0.02 * X.std())
+    assert model.n_samples_seen_ == len(X)
+    assert model.effective_samples_ == pytest.approx(len(X), rel=0.01)
+    assert model.kish_samples_ == pytest.approx(len(X), rel=0.02)
+
+
+def test_rows_after_a_long_idle_time_are_no_farther_away_than_before() -> None:
+    X = spiked_covariance(1600, 100, 3, 0.01, seed=18).X
+    X = np.r_[X[:800], np.full((6000, 100), 0.1), X[800:]]
+    truth, model = PCA(3).fit(X), OnlinePCA(3, robust=True).fit(X)
+    assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.02)
+    assert model.sample_influence(X).mean() > 0.999
+
+
+def test_gross_rows_that_are_all_the_same_or_among_idle_ones() -> None:
+    rng, X = np.random.default_rng(22), spiked_covariance(2500, 60, 3, 0.01, seed=19).X
+    for idle in (0.0, 0.6):
+        G = X.copy()
+        G[rng.random(2500) < idle] = 0.0
+        gross = rng.random(2500) < 0.05
+        G[gross] = 20.0 * X.std() * rng.standard_normal((gross.sum() if idle else 1, 60))
+        truth, model = PCA(3).fit(G[~gross]), OnlinePCA(3, robust=True).fit(G)
+        assert subspace_error(model.components_.T, truth.components_.T) < 0.02
+        assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.02)
+
+
+def test_what_is_taken_from_many_rows_is_said() -> None:
+    """A fifth of the rows may be another cluster, and that is data."""
+    rng, X = np.random.default_rng(23), spiked_covariance(1500, 60, 3, 0.01, seed=20).X
+    X[rng.random(1500) < 0.2] += 3.0
+    with pytest.warns(UserWarning, match="robust=True has taken (19|20|21) % of their weight"):
+        OnlinePCA(3, robust=True).fit(X)
+    model = OnlinePCA(3, robust=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for part in np.array_split(X, 10):
+            model.partial_fit(part)
+        for x in X[:200]:
+            model.fit_next(x)
+    assert ["robust=True has taken" in str(each.message) for each in said] == [True], "once is enough"
+
+
+def test_repeats_are_held_once_with_all_that_they_weigh() -> None:
+    rng = np.random.default_rng(24)
+    rows = np.where(rng.random((4, 3)) < 0.3, np.nan, rng.standard_normal((4, 3)))[rng.integers(0, 4, 50)]
+    rows[10:12] = [[0.0, 1.0, 2.0], [-0.0, 1.0, 2.0]]
+    held = Held(rows, rng.random(50) + 0.1, rng.random(50), rng.random(50) * 0.2 + 0.8)
+    found = without_repeats(held)
+    assert len(found.rows) == 5
+    for one, many in zip((found.weights, found.squares), (held.weights, held.squares), strict=True):
+        power = 1 if many is held.weights else 2
+        sums = [0.0, 0.0]
+        for which, part, values in ((0, held, many), (1, found, one)):
+            for row, value, decay in zip(part.rows, values, part.decays, strict=True):
+                sums[which] = decay**power * sums[which] + value * np.nan_to_num(row)
+        assert np.allclose(*sums)
+    assert np.isclose(np.prod(held.decays), np.prod(found.decays)), "the last row stays, so that all decays are in"
 
 
 @pytest.mark.parametrize("D", [200, 30])

@@ -88,16 +88,20 @@ class PartialMoments(Moments):
     def take_partial(self, rows: Floats, weights: Floats, decays: Floats, center: bool) -> Floats:
         """Centre the observed values of rows (n, D) in place, and update the moments; returns the shares of the rows in the average, (n,).
 
-        A row without any observed value must have weight zero.
+        A row without any observed value must have weight zero. `take_squares` adds the squares of the weights: a row may stand for several.
         """
         shares: Floats = np.zeros(len(weights))
         for i, (weight, decay) in enumerate(zip(weights, decays, strict=True)):
             self.weight = decay * self.weight + weight
-            self.squares = decay * decay * self.squares + weight * weight
             shares[i] = weight / self.weight if weight > 0.0 else 0.0
         self.count += len(weights)
         take_observed(rows, weights, decays, center, self.known, self.origin, self.variance)
         return shares
+
+    def take_squares(self, squares: Floats, decays: Floats) -> None:
+        """Move the sum of the squares of the weights past rows with these, (n,)."""
+        for square, decay in zip(squares, decays, strict=True):
+            self.squares = decay * decay * self.squares + square
 
 
 def merge_partial(one: PartialMoments, two: PartialMoments, center: bool) -> tuple[PartialMoments, Array]:

@@ -31,7 +31,8 @@ from online_psp.pca.completing import Completed, carried_over, complete, observe
 from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
 from online_psp.pca.pairs import Pairs, PairsState
-from online_psp.pca.robust import Guard, first_weights
+from online_psp.pca.repeats import Held, without_repeats
+from online_psp.pca.robust import LEAST_FIRST, LEAST_ROWS, Guard, first_weights, spread_of
 from online_psp.pca.settings import Settings, rank_found
 from online_psp.pca.units import unit_for
 
@@ -61,6 +62,8 @@ class GuardState(NamedTuple):
     blocks: float
     strange: float
     total: float
+    strange_kinds: float
+    kinds: float
 
 
 class CarefulState(NamedTuple):
@@ -70,12 +73,14 @@ class CarefulState(NamedTuple):
     holes: bool
     rows: Annotated[Array, "n", "D", "infinite"]
     weights: Annotated[Floats, "n"]
+    squares: Annotated[Floats, "n"]
     decays: Annotated[Floats, "n"]
     pairs: PairsState | None
     ritz: RitzState | None
     guard: GuardState | None
     excess: float | None
     lacking: float | None
+    given: float
 
 
 class Careful:
@@ -97,15 +102,14 @@ class Careful:
         self.moments = PartialMoments(D)
         self.factor = 1.0  # by which values are to be multiplied from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
+        self.given = 0.0  # weight of all rows before gross ones lost theirs, faded where the stream forgets
         self.excess = 1.0  # f of rows with holes (`completing.py`), its geometric mean
         self.lacking = 0.0  # share of such rows in the average of all
         self.few = D <= FEW_FEATURES * rank
         self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
         self.guard: Guard | None = None  # once the first rows are weighed, where the model is robust
         self.scale: Floats | None = None  # what features of the model's rows are divided by, (D,), where they are standardised
-        self._rows: Array = np.zeros((0, D), dtype)
-        self._weights: Floats = np.zeros(0)
-        self._decays: Floats = np.zeros(0)
+        self._held = Held(np.zeros((0, D), dtype), np.zeros(0), np.zeros(0), np.zeros(0))
         self._n = 0
 
     # Rows in
@@ -113,10 +117,10 @@ class Careful:
     @property
     def _size(self) -> int:
         """Rows of the block in hand."""
+        robust, size = self.settings.robust, self.settings.block_size
         if self.core is None:
-            return FIRST_ROWS * self.rank
-        size = self.settings.block_size
-        return BLOCK * self.rank if size == "auto" else int(size)
+            return max(FIRST_ROWS * self.rank, LEAST_FIRST if robust else 1)
+        return max(BLOCK * self.rank if size == "auto" else int(size), LEAST_ROWS if robust else 1)
 
     @property
     def room(self) -> int:
@@ -131,7 +135,7 @@ class Careful:
     @property
     def open_weight(self) -> float:
         """What the rows held weigh."""
-        return float(self._weights[: self._n].sum())
+        return float(self._held.weights[: self._n].sum())
 
     def add(self, rows: Array, weights: Floats, decays: Floats) -> bool:
         """Hold raw rows in units of the stream, (n, D), no more than there is room for; whether that has closed a block.
@@ -145,27 +149,54 @@ class Careful:
             What is left of everything before when each row comes.
         """
         stop = self._n + len(rows)
-        if stop > len(self._rows):
-            more = min(self._size, max(stop, 64, 2 * len(self._rows)))
-            self._rows, self._weights, self._decays = (_grown(each, more) for each in (self._rows, self._weights, self._decays))
-        part = slice(self._n, stop)
-        self._rows[part], self._weights[part], self._decays[part] = rows, weights, decays
+        if stop > len(self._held.rows):
+            more = min(self._size, max(stop, 64, 2 * len(self._held.rows)))
+            self._held = Held(*(_grown(each, more) for each in self._held))
+        for array, values in zip(self._held, (rows, weights, weights**2, decays), strict=True):
+            array[self._n : stop] = values
         self._n = stop
         if self._n < self._size:
             return False
+        if self.settings.robust and self.core is None:
+            self._drop_repeats()
+            if 2 * self._n <= self._size:
+                return False
         self._close()
         return True
 
+    def _drop_repeats(self) -> None:
+        """Hold each kind of row once: the first rows are judged when enough of them differ."""
+        found = without_repeats(Held(*(each[: self._n] for each in self._held)))
+        self.moments.count += self._n - len(found.rows)
+        self._held, self._n = found, len(found.rows)
+
     def _close(self) -> None:
         """Learn from the rows held."""
-        rows, weights, decays = self._rows[: self._n].astype(np.float64), self._weights[: self._n], self._decays[: self._n]
+        if self.settings.robust and self.core is None:
+            self._drop_repeats()
+        held = Held(*(each[: self._n] for each in self._held))
+        rows, weights, decays = held.rows.astype(np.float64), held.weights, held.decays
         self._n = 0
         observed = observed_in(rows)
         self.holes = self.holes or not observed.all()
         weights = np.where(observed.any(axis=1), weights, 0.0)  # a row without any value is seen, and teaches nothing
+        left = np.cumprod(decays[::-1])[::-1]
+        self.given = float(left[0]) * self.given + float(weights @ np.append(left[1:], 1.0))
+        squares = np.where(weights > 0, held.squares, 0.0)
         if self.settings.robust:
             rows = self._to_own_unit(rows)
-            weights = weights * self._influence_of_block(rows, observed, weights, decays)
+            raw, before, new = rows.copy(), weights, self.core is None or self.guard is None
+            if new:
+                influence = self._influence_of_new(rows, observed, weights)
+            else:
+                influence = self._influence_of_block(rows, observed, weights, decays)
+            weights, squares = weights * influence, squares * influence**2
+        self._learn(rows, observed, weights, squares, decays)
+        if self.settings.robust and new and self.guard is not None:  # in the units of the model that further rows are compared with
+            self.guard = Guard(*spread_of(self._distances(raw, observed)[before > 0], before[before > 0]))
+
+    def _learn(self, rows: Floats, observed: Mask, weights: Floats, squares: Floats, decays: Floats) -> None:
+        self.moments.take_squares(squares, decays)
         if self.few and not isinstance(self.core, Model):
             pairs = self.core.copy() if isinstance(self.core, Pairs) else Pairs(self.D)
             self._take_pairs(pairs, rows, observed, weights, decays)
@@ -185,17 +216,25 @@ class Careful:
 
     # Gross rows
 
+    def _influence_of_new(self, rows: Floats, observed: Mask, weights: Floats) -> Floats:
+        """What rows count, (n,), from 0 to 1, where nothing is known of others yet."""
+        scale = _middle_deviations(rows, observed) if self.settings.standardize else 1.0
+        found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
+        self.guard = found.guard
+        return found.weights
+
     def _influence_of_block(self, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> Floats:
         """What the rows of a block count, (n,), from 0 to 1; the guard moves past them."""
-        if self.core is None or self.guard is None:
-            scale = _middle_deviations(rows, observed) if self.settings.standardize else 1.0
-            found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
-            self.guard = found.guard
-            return found.weights
+        assert self.guard is not None
         distances = self._distances(rows, observed)
         some = observed.any(axis=1)
         self.guard = self.guard.after(distances[some], weights[some], float(np.prod(decays)))
         return self.guard.weights(distances)
+
+    @property
+    def gross_share(self) -> float:
+        """Share of the weight of all rows that was taken from gross ones, those of an open block left out."""
+        return float(1.0 - min(self.moments.weight / self.given, 1.0)) if self.given > 0.0 and self.moments.weight > 0.0 else 0.0
 
     def _to_own_unit(self, rows: Floats) -> Floats:
         """Bring the first rows to a unit that follows from the middle one of them: the very first may be gross."""
@@ -206,16 +245,25 @@ class Careful:
         return rows * self.factor
 
     def _distances(self, rows: Floats, observed: Mask) -> Floats:
-        """δ² of raw rows, (n,), times what is missing of them."""
+        """δ² of raw rows, (n,), times what is missing of them, and times the D-th root of the determinant of the covariance.
+
+        The determinant makes distances those under the shape of the model, whatever its size: where rows that are all alike come for long,
+        variances become smaller, and others are no farther from it than they were.
+        """
         apart = rows - self.moments.mean if self.settings.center else rows
+        size = 0.0
         if self.settings.standardize:
-            apart = apart / (self.deviations() if self.scale is None else self.scale)
+            scale = self.deviations() if self.scale is None else self.scale
+            apart, size = apart / scale, 2.0 * float(np.log(scale).mean())
         found = self.read_out() if isinstance(self.core, Pairs) else ReadOut(*principal(self.core, len(self.core.M)))  # type: ignore[union-attr,arg-type]
         if not len(found.variances):
             return np.ones(len(rows))
         familiar = observed & (self.moments.known > 0)
-        expected, _ = expect(self._fillers(found, observed), apart, familiar)
-        return np.asarray(expected.distances * self.D / np.maximum(expected.counts, 1.0))
+        model = self._fillers(found, observed)
+        expected, _ = expect(model, apart, familiar)
+        left = self.D - len(model.variances)
+        size += (float(np.log(np.maximum(model.variances, model.floor)).sum()) + left * float(np.log(model.floor))) / self.D
+        return np.asarray(np.exp(size) * expected.distances * self.D / np.maximum(expected.counts, 1.0))
 
     def influence(self, rows: Floats) -> Floats:
         """What raw rows would count, (n,), from 0 to 1; nothing is open."""
@@ -347,18 +395,17 @@ class Careful:
     # State
 
     def state(self) -> CarefulState:
-        n, core = self._n, self.core
-        held = (self._rows[:n].copy(), self._weights[:n].copy(), self._decays[:n].copy())
+        core, held = self.core, [each[: self._n].copy() for each in self._held]
         pairs = core.state() if isinstance(core, Pairs) else None
         ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
         guard = None if self.guard is None else GuardState(*self.guard)
-        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard, self.excess, self.lacking)
+        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard, self.excess, self.lacking, self.given)
 
     def restore(self, state: CarefulState) -> None:
         """Take up a state; the moments are there already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
-        self._rows, self._weights, self._decays = state.rows.copy(), state.weights.copy(), state.decays.copy()
-        self._n = len(state.rows)
+        self._held = Held(state.rows.copy(), state.weights.copy(), state.squares.copy(), state.decays.copy())
+        self._n, self.given = len(state.rows), state.given
         self.excess, self.lacking = state.excess or 1.0, state.lacking or 0.0
         self.guard = None if state.guard is None else Guard(*state.guard)
         if state.pairs is not None:

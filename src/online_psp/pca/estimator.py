@@ -25,7 +25,7 @@ from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
-from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype, warn_never_observed
+from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype, warn_never_observed, warn_of_gross
 from online_psp.pca.forgetting import check_times
 from online_psp.pca.merging import merge
 from online_psp.pca.settings import check_settings
@@ -169,6 +169,8 @@ class OnlinePCA(Usable):
         known = self._view().known if self.missing == "impute" else None
         if known is not None:
             warn_never_observed(known)
+        if self.robust:
+            warn_of_gross(self._view().gross)
         return self
 
     def partial_fit(
@@ -197,7 +199,9 @@ class OnlinePCA(Usable):
             with _BEGINNING:
                 stream = self.__dict__.get("_stream")
                 if stream is None:
-                    return self._begin(X, sample_weight, times)
+                    self._begin(X, sample_weight, times)
+                    warn_of_gross(self._fitted().gross_share)
+                    return self
         with stream.lock:
             if self._stream is stream:
                 changed = stream.settings.differs(check_settings(self))
@@ -206,7 +210,9 @@ class OnlinePCA(Usable):
                 self._check_number(stream)
                 rows = check_rows(self, X, stream.settings.dtype, reset=False)
                 check_values(rows, stream.unit, stream.settings.missing == "impute")
+                before = stream.gross_share
                 stream.learn(*_counted(rows, sample_weight, times, stream))
+                warn_of_gross(stream.gross_share, before)
                 return self
         return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
 
@@ -270,10 +276,12 @@ class OnlinePCA(Usable):
                 half_life, times = stream.settings.half_life, None
                 if time is not None or (half_life is not None and half_life.in_time):
                     times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
+                before = stream.gross_share
                 if not stream.learn_one(row, times):
                     rows = DenseRows(row[np.newaxis])
                     check_values(rows, stream.unit, stream.settings.missing == "impute")
                     stream.learn(rows, np.ones(1), times)
+                warn_of_gross(stream.gross_share, before)
                 return self._project(stream, row)
         return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
 

@@ -207,10 +207,12 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
     settings = stream.settings
     if settings.missing != "impute" and (careful.holes or not settings.robust):
         raise ModelFileError("it has learned rows with missing values, which its parameters refuse")
-    if not ((careful.weights > 0).all() and (careful.decays > 0).all() and (careful.decays <= 1).all()):
+    positive = (careful.weights > 0).all() and (careful.squares >= 0).all() and careful.given >= 0
+    if not (positive and (careful.decays > 0).all() and (careful.decays <= 1).all()):
         raise ModelFileError("its rows have weights that are not positive, or decays that are not between 0 and 1")
-    weights = [careful.known] if careful.pairs is None else [careful.known, careful.pairs.weights]
-    if max(float(each.max()) for each in weights) > _LARGEST_WEIGHT or careful.weights.max(initial=0.0) > MOST_WEIGHT:
+    weights = [careful.known, np.array([careful.given]), np.sqrt(careful.squares)]
+    weights += [] if careful.pairs is None else [careful.pairs.weights]
+    if max(float(each.max(initial=0.0)) for each in weights) > _LARGEST_WEIGHT or careful.weights.max(initial=0.0) > _LARGEST_WEIGHT:
         raise ModelFileError("its weights are larger than any")
     if (careful.known < 0).any() or np.isinf(careful.rows).any() or (settings.missing != "impute" and np.isnan(careful.rows).any()):
         raise ModelFileError("its rows are not finite, or features have negative weights")

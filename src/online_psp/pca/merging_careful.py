@@ -27,12 +27,14 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     merged.share, merged.rank, merged.unit = mine.share, mine.rank, units[0] or units[1]
     merged.components, merged.axes = mine.components, mine.axes
     factor = merged.unit / units[1] if units[1] else 1.0
+    counted = 1.0 - one.gross_share, 1.0 - two.gross_share
     merged.last_time = to_one_clock(mine, one.moments, theirs, two.moments)
     center = mine.settings.center
     moments, between = merge_partial(one.moments, two.moments.scaled(factor), center)
     careful = Careful(mine.settings, mine.rank, mine.D, mine.dtype, mine.share)
     careful.moments, careful.holes = moments, one.holes or two.holes
-    careful.guard = _merged_guard(one, two)
+    careful.guard = _merged_guard(one, two, factor)
+    careful.given = one.moments.weight / counted[0] + two.moments.weight / counted[1]
     careful.excess, careful.lacking = _merged_excess(one, two)
     if isinstance(one.core, Pairs) and isinstance(two.core, Pairs) and careful.few:
         pairs, others = one.core.copy(), two.core.copy()
@@ -70,13 +72,14 @@ def _settled(stream: Stream) -> Careful:
     return careful
 
 
-def _merged_guard(one: Careful, two: Careful) -> Guard | None:
-    """Where ordinary rows of both lie."""
-    if one.guard is None or two.guard is None:
-        return one.guard or two.guard
+def _merged_guard(one: Careful, two: Careful, factor: float) -> Guard | None:
+    """Where ordinary rows of both lie; those of the second are multiplied by a factor."""
+    second = two.guard and two.guard._replace(middle=two.guard.middle + 2.0 * float(np.log(factor)))
+    if one.guard is None or second is None:
+        return one.guard or second
     parts = np.array([one.moments.weight, two.moments.weight])
     parts = parts / max(float(parts.sum()), float(np.finfo(np.float64).tiny))
-    return Guard(*(float(parts @ pair) for pair in zip(one.guard[:2], two.guard[:2], strict=True)), *np.add(one.guard[2:], two.guard[2:]))
+    return Guard(*(float(parts @ pair) for pair in zip(one.guard[:2], second[:2], strict=True)), *np.add(one.guard[2:], second[2:]))
 
 
 def _merged_excess(one: Careful, two: Careful) -> tuple[float, float]:

@@ -1,12 +1,17 @@
 """How much rows count that are far from all others.
 
-A row's distance under the model is ``δ² = T² + SPE/σ²``, times D over the number of its values where some are missing. On real data log δ²
+A row's distance under the model is ``δ² = T² + SPE/σ²``, times D over the number of its values where some are missing, and times the D-th
+root of the determinant of the covariance, so that only the shape of the model matters, and not its size. On real data log δ²
 has a middle and a width that the model does not know beforehand: they are followed, by the median of each block of rows and the median
 deviation from it (MAD, in units of a standard deviation). A row counts fully up to ``log δ² = middle + 3 widths``; beyond that its weight
 falls as the inverse square of how many times δ² is beyond.
 
 No block moves the middle or the width by much, so that a clump of gross rows does not pass for ordinary. But where more than half of
 what the stream remembers was beyond the limit, that is the stream now: the middle and the width are taken from the block in hand.
+
+Rows that are repeated, as those of a sensor that is idle or of one with few states, say nothing of how rows vary: of rows at the same
+distance one counts for the middle and the width, and where too few differ nothing is said of any. But what makes up half of the weight is
+never beyond the limit, and a new regime is one that has more than half of the rows, or of the rows that differ.
 
 The first rows are not believed either: each is weighed by how far out it is along the direction through any of them, in robust widths
 (Stahel 1981, Donoho 1982), and then by PCA of those within the limit. (Spherical PCA alone takes in rows that are gross along one
@@ -26,8 +31,15 @@ from online_psp.pca.holes import Mask
 
 WIDTHS = 3.0
 """From the middle up to the limit."""
+LEAST_FIRST = 400
+"""Rows that are held at first, so that a hundred gross ones are a minority."""
+LEAST_ROWS = 64
+"""Rows of a block, so that its median and median deviation mean something."""
+LOUD = 1.0 / 16.0
+"""Share of the weight of all rows beyond which it has to be said that it was taken from some."""
 _SIGMA = 1.4826  # standard deviations of a Gaussian in its median deviation
 _ALIKE = 1e-9  # difference of log δ² up to which rows are alike
+_ENOUGH = 12  # different rows, from which on their median and median deviation mean something
 _NARROWEST = 0.05  # width of log δ² at least
 _MOST_MOVED = 1.0  # of the middle, by a block
 _ROUNDING = 1e-12  # of the largest value: rows that differ by less do not vary
@@ -46,6 +58,10 @@ class Guard(NamedTuple):
     """Weight of the rows beyond the limit, and"""
     total: float = 0.0
     """of all, faded likewise."""
+    strange_kinds: float = 0.0
+    """The same, where of rows at the same distance one counts,"""
+    kinds: float = 0.0
+    """and of all."""
 
     @property
     def limit(self) -> float:
@@ -61,31 +77,53 @@ class Guard(NamedTuple):
         """What is known after a block of rows at these δ², (n,), with weights, (n,); `left` is what is left of all before."""
         if not len(distances):
             return self
-        middle, width = spread_of(distances)
-        blocks = left * self.blocks + 1.0
-        moved = float(np.clip(middle - self.middle, -_MOST_MOVED, _MOST_MOVED)) / blocks
-        wider = float(np.clip(width - self.width, -0.5 * self.width, self.width)) / blocks
-        found = Guard(self.middle + moved, self.width + wider, blocks)
         logs = np.log(np.maximum(distances, _TINY))
-        strange = left * self.strange + float(weights[logs > found.limit].sum())
-        total = left * self.total + float(weights.sum())
-        if strange > 0.5 * total:  # most of what is remembered is beyond the limit: so is the stream
-            return Guard(middle, width, 1.0, 0.0, float(weights.sum()))
-        return found._replace(strange=strange, total=total)
+        different, own = _different(logs)
+        middle, width = _spread(different)
+        enough = len(different) >= _ENOUGH
+        blocks = left * self.blocks + enough
+        found = self
+        if enough:
+            moved = float(np.clip(middle - self.middle, -_MOST_MOVED, _MOST_MOVED)) / blocks
+            wider = float(np.clip(width - self.width, -0.5 * self.width, self.width)) / blocks
+            found = Guard(self.middle + moved, self.width + wider)
+        beyond, whole = logs > found.limit, float(weights.sum())
+        strange, total = left * self.strange + float(weights[beyond].sum()), left * self.total + whole
+        kinds = whole / len(different) * own
+        strange_kinds, all_kinds = left * self.strange_kinds + float(kinds[beyond].sum()), left * self.kinds + whole
+        if strange > 0.5 * total or strange_kinds > 0.5 * all_kinds:  # most of what is remembered is beyond the limit: so is the stream
+            return Guard(middle, _including(middle, width if enough else self.width, logs, weights), 1.0, 0.0, whole, 0.0, whole)
+        return Guard(found.middle, found.width, blocks, strange, total, strange_kinds, all_kinds)
 
 
-def spread_of(distances: Floats) -> tuple[float, float]:
-    """Middle and width of the logarithms of δ².
-
-    Where most rows are all alike, as those of a sensor that is idle, they say nothing of how rows vary: the others do.
-    """
+def spread_of(distances: Floats, weights: Floats) -> tuple[float, float]:
+    """Middle and width of the logarithms of δ², (n,), that differ; the limit that follows has half of the weight within."""
     logs = np.log(np.maximum(distances, _TINY))
-    apart = np.abs(logs - np.median(logs))
-    varying = apart > _ALIKE
-    if 2 * int(varying.sum()) < len(logs) and varying.any():
-        logs = logs[varying]
-        apart = np.abs(logs - np.median(logs))
-    return float(np.median(logs)), max(_SIGMA * float(np.median(apart)), _NARROWEST)
+    middle, width = _spread(_different(logs)[0])
+    return middle, _including(middle, width, logs, weights)
+
+
+def _spread(logs: Floats) -> tuple[float, float]:
+    middle = float(np.median(logs))
+    return middle, max(_SIGMA * float(np.median(np.abs(logs - middle))), _NARROWEST)
+
+
+def _including(middle: float, width: float, logs: Floats, weights: Floats) -> float:
+    """The width, or as much more as it takes to have half of the weight within the limit."""
+    order = np.argsort(logs)
+    sums = np.cumsum(weights[order])
+    half = float(logs[order][int(np.searchsorted(sums, 0.5 * sums[-1]))])
+    return max(width, (half - middle) / WIDTHS * (1.0 + _ALIKE))
+
+
+def _different(logs: Floats) -> tuple[Floats, Floats]:
+    """The values that differ, and for each of all, (n,), the inverse of how many are the same."""
+    order = np.argsort(logs)
+    first = np.concatenate([[True], np.diff(logs[order]) > _ALIKE])
+    which = np.cumsum(first) - 1
+    inverse = np.empty(len(logs))
+    inverse[order] = 1.0 / np.bincount(which)[which]
+    return logs[order][first], inverse
 
 
 class Weighed(NamedTuple):
@@ -94,11 +132,11 @@ class Weighed(NamedTuple):
     weights: Floats
     """(n,), from 0 to 1"""
     guard: Guard | None
-    """None where rows do not vary, so that nothing can be said of others."""
+    """None where rows do not vary, or too few differ, so that nothing can be said of others."""
 
 
 def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, center: bool) -> Weighed:
-    """Weigh the first rows without believing any of them.
+    """Weigh the first rows, no two of them the same, without believing any of them.
 
     Parameters
     ----------
@@ -126,15 +164,17 @@ def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, cent
     more = rows.shape[1] / np.maximum(observed[used].sum(axis=1), 1.0)
     rank = min(rank, max(1, len(apart) // 4))
     distances = outlyingness(apart)
+    if len(distances) < _ENOUGH:
+        return Weighed(np.ones(len(rows)), None)
     for _ in range(_ROUNDS):
-        counted = weights[used] * (distances <= np.exp(Guard(*spread_of(distances)).limit))
+        counted = weights[used] * (np.log(np.maximum(distances, _TINY)) <= Guard(*spread_of(distances, weights[used])).limit)
         counted /= counted.sum()
         if center:
             place = place + counted @ apart
             apart = np.nan_to_num(values - place)
         found = leading_directions(apart * np.sqrt(counted)[:, np.newaxis], rank)
         distances = more * _distances(apart, found.components, found.variances)
-    guard = Guard(*spread_of(distances))
+    guard = Guard(*spread_of(distances, weights[used]))
     found_weights = np.ones(len(rows))
     found_weights[used] = guard.weights(distances)
     return Weighed(found_weights, guard)

@@ -101,6 +101,7 @@ class Stream:
                     m.squares,
                     now.moments.known if now is not None and now.holes else None,
                     1.0 if now is None else now.excess,
+                    now.gross_share if now is not None and self.settings.robust else 0.0,
                 )
             return self._view
 
@@ -351,6 +352,11 @@ class Stream:
     def weight(self) -> float:
         """Of all rows, those of an open block included."""
         return self.moments.weight + (0.0 if self.careful is None else self.careful.open_weight)
+
+    @property
+    def gross_share(self) -> float:
+        """Share of the weight of all rows that was taken from gross ones, those of an open block left out."""
+        return self.careful.gross_share if self.careful is not None and self.settings.robust else 0.0
 
     def _note_block(self) -> None:
         """A block of rows has been learned: what follows from that."""

@@ -61,6 +61,8 @@ class View(NamedTuple):
     """(D,): sum of the weights of the rows in which each feature was observed; None if none was ever missing."""
     excess: float = 1.0
     """Factor of the noise when missing values are filled."""
+    gross: float = 0.0
+    """Share of the weight of all rows that was taken from gross ones."""
 
     def degrees(self, settings: Settings) -> float:
         """Factor that makes a variance divided by the weight unbiased."""
