@@ -882,3 +882,20 @@ def cell_ranger_folder_without_genes(folder: Path, X: Floats) -> Any:
     cell_ranger_folder(folder, X)
     (folder / "features.tsv.gz").unlink()
     return folder
+
+
+@case(r"x\.csv, row 26 \(line 27\): it has 1 value where 5 are expected")
+def a_quotation_mark_that_nothing_closes(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [*text[:26], '"' + text[26], *text[27:]])
+
+
+@case(r"x\.csv has 5 names above rows of 10 values: its commas seem to be decimal signs as well as delimiters")
+def commas_between_values_and_in_them(folder: Path, X: Floats) -> Any:
+    text = lines(X)
+    return put(folder / "x.csv", [text[0], *(line.replace(".", ",") for line in text[1:])])
+
+
+@case(r"x\.csv has no numbers in its first rows, read as one column; name its delimiter")
+def a_delimiter_that_is_not_tried(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", lines(X, "~"))

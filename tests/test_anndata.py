@@ -296,3 +296,13 @@ def test_without_anndata(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anndata", None)
     with pytest.raises(ImportError, match=r"pip install 'online-psp\[anndata\]'"):
         fit(adata, 2)
+
+
+def test_tables_with_more_than_numbers_are_refused_in_a_sentence() -> None:
+    model = OnlinePCA(1)
+    with pytest.raises((TypeError, ValueError), match=r"^An AnnData object is more than a table: pass adata\.X, or use"):
+        model.fit(anndata.AnnData(np.eye(4)))
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["3", "4"], "name": ["x", "y"]})
+    with pytest.raises(ValueError, match=r"^Column 'name' of the DataFrame is not numbers: drop it, or turn it into numbers\.$"):
+        model.fit(frame)
+    assert not hasattr(model, "components_")

@@ -114,14 +114,7 @@ READING: dict[str, Option] = {
 
 #: Parameters of `OnlinePCA`.
 SETTINGS: dict[str, Option] = {
-    "algorithm": Option(
-        str,
-        ("--algorithm",),
-        (
-            "Streaming algorithm to use: block (the default), fsm, sm, ipca, ccipca, oja, sga, gha, adaoja, history, isvd, fd, grouse "
-            "or petrels."
-        ),
-    ),
+    "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use: block (the default), fsm, sm, ipca or ccipca."),
     "oversample": Option(int, ("--oversample",), "Extra directions to keep beyond the components; K + 32 by default.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean, which is learned along the way."),
     "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),

@@ -18,9 +18,7 @@ from online_psp.io.files import OutputError
 
 _PROMPT = 0.25  # seconds after which rows that have come through a pipe are written
 
-TableOutput = Annotated[
-    Path, typer.Option("--output", "-o", help="File for the scores: .npy, .csv or .parquet; - writes CSV to standard output.")
-]
+TableOutput = Annotated[Path, typer.Option("--output", "-o", help="Output file: .npy, .csv or .parquet; - writes CSV to standard output.")]
 Form = Annotated[
     str | None, typer.Option("--format", help="Output format: npy, csv or parquet; by default, the output's extension decides.")
 ]

@@ -91,8 +91,9 @@ def fit(
 
     Example: psp fit rows.csv -k 8 -o model.psp
 
-    Reads text (CSV, TSV, …), JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, AnnData, 10x, MATLAB, Matrix Market and images, also
-    compressed, zipped or at a URL. The dialect of a text file is detected and announced.
+    Reads CSV and other text, JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, AnnData, 10x, MATLAB, Matrix Market and images.
+
+    Files may be compressed, zipped, or at a URL. The dialect of a text file is detected and announced.
     """
     resume = resume or resume_at_end
     if resume and (force or update):

@@ -66,8 +66,9 @@ def score(
 ) -> None:
     """Score rows with a model: T² and SPE, their limits, and whether a row is an outlier.
 
-    The output has a row for each row of the source, with its number from 1. With --on-bad-row skip, scores of bad rows are NaN. Limits
-    are NaN if the model has learned fewer than 20 rows, or fewer than 5 per component.
+    The output has a row for each row of the source, with its number from 1. With --on-bad-row skip, scores of bad rows are NaN.
+
+    Limits are NaN if the model has learned fewer than 20 rows, or fewer than 5 per component.
     """
     from online_psp.io.runs import take_names
 

@@ -39,10 +39,28 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
     xp = foreign_namespace(X)
     if xp is None:
         X = to_host(X) if hasattr(X, "detach") else _plain(X)  # a tensor keeps its precision
-        rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=kinds, order="C", ensure_all_finite=False)
+        try:
+            rows = validate_data(estimator, X, accept_sparse="csr", reset=reset, dtype=kinds, order="C", ensure_all_finite=False)
+        except (TypeError, ValueError) as error:
+            said = _what_to_do(X)
+            if said is None:
+                raise
+            raise type(error)(said) from error
         return SparseRows(csr_array(rows)) if issparse(rows) else DenseRows(rows)
     names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
     return ArrayRows(validate_data(estimator, X, reset=reset, dtype=names, ensure_all_finite=False))
+
+
+def _what_to_do(X: Any) -> str | None:
+    """A sentence about a table that has more than numbers in it."""
+    if type(X).__name__ == "AnnData":
+        return "An AnnData object is more than a table: pass adata.X, or use online_psp.integrations.anndata.fit(adata, 50)."
+    for name in getattr(X, "columns", ()):
+        try:
+            np.asarray(X[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            return f"Column {name!r} of the {type(X).__name__} is not numbers: drop it, or turn it into numbers."
+    return None
 
 
 def _plain(X: Any) -> Any:

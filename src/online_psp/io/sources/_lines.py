@@ -167,6 +167,11 @@ class Lines:
                 raise too_long(self.name, self.line + whole.count(10) + 1, self.limit)
             if whole:
                 yield self._segment(whole)
+        if b"\n" in rest:  # a quotation mark that nothing closes: lines are lines
+            self.quotes = False
+            cut = rest.rfind(b"\n") + 1
+            yield self._segment(rest[:cut])
+            rest = rest[cut:]
         if rest.strip():
             self.open_end = True
             if self.ends():

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 from online_psp.io.sources._bytes import owning
 from online_psp.io.sources._identity import MEGABYTE, FilePrint, Print
@@ -101,7 +102,11 @@ def remote(url: str) -> list[Place]:
     """What a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
     scheme = url.partition("://")[0].lower()
     if scheme == "file":
-        return [local(Path(url.partition("://")[2]))]
+        path = Path(url.partition("://")[2])
+        path = path if path.exists() else Path(unquote(str(path)))
+        if not path.is_file():
+            raise UnknownSourceError(f"{url} {'is a folder: name it by its path' if path.is_dir() else f'does not exist{similar(path)}'}.")
+        return [local(path)]
     try:
         import fsspec
     except ImportError:
@@ -119,7 +124,8 @@ def remote(url: str) -> list[Place]:
         raise MissingExtraError(f"Reading {url} needs a package that is not installed: {reason(error)}.") from None
     except (ValueError, FileNotFoundError) as error:
         why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
-        raise UnknownSourceError(f"{url} cannot be opened: {why if why != url else 'it is not there'}.") from None
+        missing = why == url or isinstance(error, FileNotFoundError)
+        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else why}.") from None
     except Exception as error:  # every file system has its own
         raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
     if not places:

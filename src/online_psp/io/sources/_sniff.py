@@ -35,6 +35,7 @@ _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
 COMMENTS = ("#", "%")
 _PREFIX, _CELLS = 20_000, 1000  # of a line, for finding out what its delimiter is
+_Line = tuple[range, list[str]]  # which lines of the file it is, and its cells
 
 
 class TextOptions(NamedTuple):
@@ -153,7 +154,13 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
             raise UnknownSourceError(f"A delimiter is one character, or 'tab' or 'whitespace'; got {delimiter!r}.")
     table = [(at, split(line, delimiter)) for at, line in numbered]
     if options.skip_rows is None:
-        table, passed = _after_lead(table)
+        table, lead = _after_lead(table)
+        passed = len(lead)
+        if passed and delimiter == "," and _is_half(lead[-1][1], table[0][1]):
+            raise SourceError(
+                f"{name} has {len(lead[-1][1])} names above rows of {len(table[0][1])} values: its commas seem to be decimal signs as well "
+                "as delimiters, and what belongs together cannot be told; write it with semicolons, or with decimal points."
+            )
         if passed:
             notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--skip-rows)")
     warnings: list[str] = []
@@ -221,17 +228,23 @@ def _is_decimal_column(lines: list[str]) -> bool:
     return 0 < commas and (named or commas < len(rows)) and all(is_number(row) or is_decimal_comma(row) for row in rows)
 
 
-def _after_lead(table: list[tuple[range, list[str]]]) -> tuple[list[tuple[range, list[str]]], int]:
-    """Without the lines of words that come before the table, and how many those are."""
+def _is_half(names: list[str], row: list[str]) -> bool:
+    """Whether there is a name for every two values, as where 1,5 is cut into 1 and 5."""
+    words = len(names) > 1 and not any(map(may_be_number, names)) and all(names)
+    return words and len(row) == 2 * len(names) and all(re.fullmatch(r"[+-]?\d+", cell) for cell in row[::2])
+
+
+def _after_lead(table: list[_Line]) -> tuple[list[_Line], list[_Line]]:
+    """The table, and the lines of words that come before it."""
     count = Counter(len(cells) for _, cells in table[-100:]).most_common(1)[0][0]
     fits = (count, count - 1)
     first = next((i for i, (_, cells) in enumerate(table) if len(_without_empty_end(cells, count)) in fits and count > 1), 0)
     lead = table[:first]
     if not lead or len(lead) > MOST_LEAD or count < 2 or any(is_number(cell) for _, cells in lead for cell in cells[:1] if len(cells) > 1):
-        return table, 0
+        return table, []
     if any(all(is_number(cell) for cell in cells) for _, cells in lead):
-        return table, 0
-    return table[first:], len(lead)
+        return table, []
+    return table[first:], lead
 
 
 def _without_empty_end(cells: list[str], count: int) -> list[str]:
@@ -247,7 +260,7 @@ def _names_in_comment(line: str, comment: str | None, delimiter: str, width: int
     return cells if len(cells) == width and not any(is_number(cell) for cell in cells) and all(cells) else None
 
 
-def _described(table: list[tuple[range, list[str]]], options: TextOptions, known: Dialect, above: list[str] | None) -> Dialect:
+def _described(table: list[_Line], options: TextOptions, known: Dialect, above: list[str] | None) -> Dialect:
     """Names, row numbers and columns of text."""
     notes, warnings = known.notes, known.warnings
     kinds = Kinds(lambda cell: is_number(cell, known.signs), known.na)

@@ -214,6 +214,10 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
             f"{name}: the numbers in column{'s' if len(wrong) > 1 else ''} {named} have a unit beside them ({dialect.units[wrong[0]]}): "
             f"take it away, or leave the column{'s' if len(wrong) > 1 else ''} out (--exclude)."
         )
+    if wrong and dialect.width == 1:
+        raise SourceError(
+            f"{name} has no numbers in its first rows, read as one column; name its delimiter if it has another (--delimiter)."
+        )
     if wrong:
         raise SourceError(text_columns(wrong, choice.features, names, name))
     return choice
