@@ -109,17 +109,21 @@ def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
 # Somebody else
 
 
-def test_an_output_that_somebody_else_writes_during_a_run_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["a file", "a named pipe"])
+def test_an_output_that_somebody_else_writes_during_a_run_is_left_alone(tmp_path: Path, kind: str) -> None:
     source, model = rows(tmp_path), tmp_path / "m.psp"
 
     def interfere(run: runs.Run) -> None:
         if run.row == 300:
             model.unlink(missing_ok=True)
-            model.write_text("precious")
+            if kind == "a file":
+                model.write_text("precious")
+            else:
+                os.mkfifo(model)
 
     with pytest.raises(OutputReplacedError, match=r"m\.psp was written by somebody else .* is in .*m-2\.psp"):
         runs.fit_stream(source, model, OnlinePCA(2), block=100, checkpoint_every=100, report=interfere)
-    assert model.read_text() == "precious"
+    assert model.is_fifo() if kind == "a named pipe" else model.read_text() == "precious"
     kept = runs.reopen(tmp_path / "m-2.psp")
     assert kept.row == kept.model.n_samples_seen_ == 400
     runs.fit_stream(source, tmp_path / "whole.psp", OnlinePCA(2), block=100)

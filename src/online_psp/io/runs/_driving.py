@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,7 +91,8 @@ class _Known(NamedTuple):
             found = os.stat(path)
         except OSError:
             return cls(None, None)
-        return cls((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), digest_of(path))
+        digest = digest_of(path) if stat.S_ISREG(found.st_mode) else None  # a named pipe would never open
+        return cls((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), digest)
 
     def still(self, path: str | os.PathLike[str]) -> bool:
         """Whether the file is the same, or gone. Where only its number or time differ, as on some network disks, its contents tell."""
