@@ -138,3 +138,24 @@ def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pyt
         dashboard._terminate(process)
     assert b'"url"' in told, f"the page was not served: {told!r}"
     assert not run.exists(), f"run from beside the data: {run.read_text()}"
+
+
+_FILLED = """
+import os
+from online_psp.cli.start import fill_standard_streams
+fill_standard_streams()
+number = os.open("x", os.O_CREAT | os.O_RDWR)
+with open("number", "w") as file:
+    file.write(str(number))
+os.write(1, b"heard")
+"""
+
+
+@pytest.mark.parametrize("closed", ["", "<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_an_output_is_never_in_the_place_of_a_standard_stream(tmp_path: Path, closed: str) -> None:
+    """Libraries write to standard error by its number; where that was closed it would be the number of the model file."""
+    line = ["bash", "-c", f'"$@" {closed}', "bash", sys.executable, "-c", _FILLED]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert int((tmp_path / "number").read_text()) > 2
+    assert (tmp_path / "x").read_bytes() == b""
+    assert done.stdout == (b"" if ">&-" in closed.split() else b"heard"), "streams that are open are left alone"

@@ -16,6 +16,7 @@ _STOPPED = b"psp: Stopped; nothing was written.\n"
 
 def psp() -> None:
     """Run the command line."""
+    fill_standard_streams()
     heard = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     for number in heard:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -28,6 +29,15 @@ def psp() -> None:
     finally:
         for number in heard:  # what is left is to end
             signal.signal(number, signal.SIG_IGN)
+
+
+def fill_standard_streams() -> None:
+    """Open nothing in the place of standard streams that are closed: else an output would get the number of one, and what is said with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
 def stop_at_once(*_: object) -> None:
