@@ -32,7 +32,7 @@ def psp() -> None:
 
 
 def fill_standard_streams() -> None:
-    """Open nothing in the place of standard streams that are closed: else an output would get the number of one, and what is said with it."""
+    """Open the null device in the place of standard streams that are closed: their numbers must not become those of outputs."""
     for number in range(3):
         try:
             os.fstat(number)
