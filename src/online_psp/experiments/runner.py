@@ -128,10 +128,9 @@ Step: TypeAlias = tuple[list[Group], list[tuple[Record, Outcome]]]
 
 def _here(groups: Iterable[Group], bench: Workbench) -> Generator[Step, None, None]:
     """Run groups in this process; yields what is running, then what is done, one record at a time."""
-    for group in groups:
-        yield [group], []
-        for record in group:
-            yield [group], [(record, run_group((record,), bench)[0])]
+    for record in (record for group in groups for record in group):
+        yield [(record,)], []
+        yield [(record,)], [(record, run_group((record,), bench)[0])]
 
 
 def _isolated(records: Sequence[Experiment], bench: Workbench, isolation: Isolation) -> Generator[Step, None, None]:
