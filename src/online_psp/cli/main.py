@@ -59,7 +59,7 @@ app.command()(watch)
 
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("psp-demo.png")) -> None:
-    """Compare the algorithms of the paper, OnlinePCA and IncrementalPCA on data that needs no download: time, accuracy, a plot."""
+    """Compare FSM, IPCA, CCIPCA, OnlinePCA and IncrementalPCA on data that needs no download: time, accuracy, a plot."""
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
@@ -73,7 +73,7 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Pa
     chosen = show.problems()
     results = []
     with Progress(console=console) as progress:
-        task = progress.add_task("compiling on first use, then fitting", total=show.steps(chosen))
+        task = progress.add_task("compiling, once after installing", total=show.steps(chosen))
         for result in show.run(chosen):
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
