@@ -1,8 +1,8 @@
 """The table of scores and alarms that a monitored run writes beside its model file.
 
-The table grows with the run, and a checkpoint says how far it had come, in bytes, with a digest of them. Whatever lies behind that was
-written by a run that was killed before its next checkpoint: a resumed run cuts it off, learns those rows again, and writes them again.
-So each row is there once. A table that does not begin with the bytes of the checkpoint is refused.
+The table grows with the run, and a checkpoint stores its length in bytes and a digest of these bytes. Anything after them was written by a
+run that was killed before its next checkpoint: a resumed run cuts it off, and learns and writes those rows again, so that each row is there
+once. A table that does not begin with the bytes of the checkpoint is refused.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ COLUMNS = ("row", "t2", "spe", "t2_limit", "spe_limit", "outlier", "drift")
 
 
 class AlarmFileError(ValueError):
-    """A table of alarms that is not the one of the run."""
+    """A table of alarms does not belong to the run."""
 
 
 class Written(NamedTuple):
-    """How far a table of alarms has come."""
+    """What has been written of a table of alarms."""
 
     size: int = 0
-    """In bytes."""
+    """Length in bytes."""
     digest: str = hashlib.sha256().hexdigest()
-    """Of these bytes, in SHA-256."""
+    """SHA-256 of these bytes."""
     rows: int = 0
     outliers: int = 0
     drifts: int = 0
@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
     @classmethod
     def of(cls, header: Fields) -> Self | None:
-        """From what a model file says of its run; None where there was no table."""
+        """Read from the header of a model file; None if there was no table."""
         if header.optional("written", dict) is None:
             return None
         fields = header.under("written")
@@ -49,24 +49,24 @@ class Written(NamedTuple):
 
 
 class AlarmFile:
-    """A table of scores and alarms, a line for each row, that can be continued.
+    """A table of scores and alarms, one line per row, that can be continued.
 
     Nothing is changed on disk before the first rows are written.
 
     Parameters
     ----------
     path : path
-        Whoever makes this holds it (`files.claimed`).
+        The caller must hold it (`files.claimed`).
     after : Written, optional
-        Where to continue. By default the table begins anew.
+        Where to continue; by default the table begins anew.
     again : bool
-        A table that begins anew may find the beginning of itself, left by a run that was killed before its first checkpoint. Anything else
-        is refused when the first rows are written, and left as it is.
+        Whether a new table may overwrite its own beginning, left by a run that was killed before its first checkpoint. Any other file is
+        refused when the first rows are written, and does not change.
 
     Raises
     ------
     AlarmFileError
-        Where the file does not begin with what was written.
+        If the file does not begin with what was written.
     """
 
     def __init__(self, path: str | os.PathLike[str], after: Written | None = None, *, again: bool = False) -> None:
@@ -76,7 +76,7 @@ class AlarmFile:
         self._digest = hashlib.sha256()
         self._pending: list[bytes] = []
         self._ahead = self.written
-        """As `written`, with what is pending; without size and digest."""
+        """As `written`, including pending rows, without size and digest."""
         if after is not None and after.size:
             self._check(after)
         else:
@@ -98,7 +98,7 @@ class AlarmFile:
             )
 
     def _check_beginning(self, file: BinaryIO, data: bytes) -> None:
-        """Refuse a file that is not the beginning of what is to be written."""
+        """Raise an AlarmFileError if a file is not the beginning of what is to be written."""
         file.seek(0)
         if not data.startswith(file.read(len(data) + 1)):
             raise AlarmFileError(
@@ -106,14 +106,14 @@ class AlarmFile:
             )
 
     def add(self, start: int, good: NDArray[np.bool_], found: Any) -> None:
-        """Take what a monitor says of a block of rows, to be written later.
+        """Add what a monitor says about a block of rows, to be written later.
 
         Parameters
         ----------
         start : int
-            Rows of the source before the block.
+            Number of rows of the source before the block.
         good : (n,) bool
-            Which rows of the block have been scored; the others have a line with nothing but their number.
+            Which rows of the block have been scored; the lines of the others have only their number.
         found : monitoring.Update, or None where no row is good
         """
         lines, scored = [], iter(() if found is None else zip(*(each.tolist() for each in found), strict=True))
@@ -133,11 +133,11 @@ class AlarmFile:
         )
 
     def write(self) -> None:
-        """Write what is pending. Where that fails it stays pending, and what was written of it is written over the next time."""
+        """Write pending rows. If that fails they stay pending, and the next call overwrites what was written of them."""
         self._put(sync=False)
 
     def settle(self) -> Written:
-        """Write what is pending, cut off what lies behind it, force it to disk; how far the table has come."""
+        """Write pending rows, cut off anything after them, and force the file to disk; returns what has been written."""
         self._put(sync=True)
         return self.written
 

@@ -1,11 +1,11 @@
-"""Outputs: files that are written whole or not at all, by one run at a time.
+"""Output files, which are written whole or not at all, by one run at a time.
 
 `replacing` writes a file under a temporary name of its own and gives it its real name in one step. `claimed` locks an output for as long
-as a run writes to it, so that a second run is refused at its start. Both refuse whatever is not a regular file, and write through symbolic
-links to what they point at.
+as a run writes to it, so that a second run is refused at its start. Both refuse anything that is not a regular file, and follow symbolic
+links.
 
-The lock is a lock of the operating system on ``.NAME.lock``, a file beside the output that holds the number of the process. It ends with
-the process, however that ends: what a killed run leaves behind is taken over by the next one.
+The lock is a lock of the operating system on ``.NAME.lock``, a file beside the output that holds the number of the process. It is released
+when the process ends, however that happens: the next run takes over the file that a killed run leaves behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_PATIENCE = 50  # hundredths of a second that a process has for writing its number into the lock that it holds
+_PATIENCE = 50  # hundredths of a second to wait for a process to write its number into its lock
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -33,28 +33,28 @@ _KINDS = (
 )
 
 HELD: list[Path] = []
-"""Outputs that this process holds."""
+"""The outputs that this process has claimed."""
 
 
 class OutputError(ValueError):
-    """An output that cannot be written: not a regular file, in a folder that does not allow it, or in use."""
+    """An output cannot be written: it is not a regular file, its folder does not allow it, or it is in use."""
 
 
 class OutputInUseError(OutputError):
-    """An output that another run is writing."""
+    """Another run is writing the output."""
 
 
 class OutputReplacedError(OutputError):
-    """An output that somebody else has written during the run."""
+    """Somebody else has written the output during the run."""
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """The regular file, present or not, that `path` stands for, with symbolic links followed.
+    """The regular file, existing or not, that `path` names after symbolic links.
 
     Raises
     ------
     OutputError
-        Where there is something else, or no folder for it to be in.
+        If there is something else, or the folder does not exist.
     """
     name = os.fspath(path)
     try:
@@ -77,11 +77,11 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when all went well, and leaves nothing behind when it did not.
+    """A file to write that replaces `path` on success, and leaves nothing behind on an error.
 
-    The bytes go to a name of their own in the same folder, are forced to disk, and take the name in one step; then the folder is forced to
-    disk as well. So there is one whole file at any moment, also where several processes write, and the last of them wins. Owner and
-    permissions of a file that is replaced are kept. A process killed half-way leaves its temporary file, which `claimed` removes.
+    The bytes go to a temporary file in the same folder, are forced to disk, and get the real name in one step; then the folder is forced to
+    disk as well. So there is one whole file at any moment, even if several processes write, and the last of them wins. A replaced file
+    keeps its owner and permissions. A process that is killed leaves its temporary file, which `claimed` removes.
     """
     target = target_of(path)
     before = os.stat(target) if target.exists() else None
@@ -104,7 +104,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _keep_permissions(descriptor: int, target: Path, before: os.stat_result) -> None:
-    """Give a file the owner, the permissions and the access lists of the one that it replaces, as far as this user may."""
+    """Give a file the owner, permissions and access lists of the file that it replaces, as far as this user is allowed to."""
     if os.name != "posix":
         return
     now = os.fstat(descriptor)
@@ -127,7 +127,7 @@ def _sync_folder(path: Path) -> None:
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
-    except OSError as error:  # some network file systems have no such thing
+    except OSError as error:  # some network file systems cannot do this
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -139,14 +139,14 @@ def _sync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hold an output for the length of a run; gives the regular file that it stands for.
+    """Hold an output for the duration of a run; yields the regular file that it names.
 
     Raises
     ------
     OutputInUseError
-        Where another process holds it; the message names that process.
+        If another process holds it; the message names the process.
     OutputError
-        Where it could not be written in the end: found here, before the work and not after it.
+        If it could not be written in the end: better to know before the work than after it.
     """
     target = target_of(path)
     lock = target.with_name(f".{target.name}.lock")
@@ -165,7 +165,7 @@ def _release(lock: Path, descriptor: int) -> None:
 
 
 def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
-    """Open the lock file and lock it; `held` releases it, also where a signal comes in the middle of this."""
+    """Open the lock file and lock it; `held` releases it, even if a signal comes in between."""
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o644)
@@ -181,7 +181,7 @@ def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
                 raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
             if _is_still(lock, descriptor):
                 held.callback(_release, lock, descriptor)
-                with contextlib.suppress(OSError):  # on a full disk the holder stays unnamed
+                with contextlib.suppress(OSError):  # on a full disk the file does not name its holder
                     os.ftruncate(descriptor, 0)
                     os.lseek(descriptor, 0, os.SEEK_SET)
                     os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
@@ -189,11 +189,11 @@ def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
         except (OutputError, OSError):
             os.close(descriptor)
             raise
-        os.close(descriptor)  # whoever held it has removed the file in between
+        os.close(descriptor)  # the former holder has removed the file in the meantime
 
 
 def _is_still(lock: Path, descriptor: int) -> bool:
-    """Whether the locked file is the one that has the name now."""
+    """Whether the locked file is still the one of that name."""
     try:
         return os.path.samestat(os.stat(lock, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -214,7 +214,7 @@ if os.name == "nt":  # pragma: no cover
 else:
 
     def _lock(descriptor: int) -> bool:
-        """Lock it, unless another process has."""
+        """Lock the file; returns False if another process has."""
         import fcntl
 
         try:
@@ -222,13 +222,13 @@ else:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system that cannot lock: as well as it goes
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system without locks: go on without
                 raise
         return True
 
 
 def _holder(descriptor: int) -> str:
-    """The process that a lock file names, for messages; one that has just taken the lock is given a moment to write its number."""
+    """The process that a lock file names, for messages; waits a moment for a new holder to write its number."""
     for _ in range(_PATIENCE):
         try:
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -240,14 +240,14 @@ def _holder(descriptor: int) -> str:
             return f"process {number} on {host}"
         if number == os.getpid():
             return f"this process ({number}) already"
-        if number and (os.name != "posix" or _alive(number)):  # otherwise it is what a killed run has left there
+        if number and (os.name != "posix" or _alive(number)):  # otherwise a killed run left it there
             return f"process {number}"
         time.sleep(0.01)
     return "another process"
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the temporary files of runs that were killed: nobody writes them, since this process holds the lock or they are gone."""
+    """Remove the temporary files of killed runs; nobody else can be writing them while this process holds the lock."""
     start, end = f".{target.name}.", ".partial"
     with contextlib.suppress(OSError):
         for name in os.listdir(target.parent):
@@ -259,7 +259,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _alive(number: int) -> bool:
-    """Whether there is a process of this number, where that can be told; a number that was given anew only keeps a file a little longer."""
+    """Whether there is a process of this number, if that can be told; a reused number only keeps a file a little longer."""
     if os.name != "posix":
         return False
     try:

@@ -1,8 +1,8 @@
-"""MAT files of version 5: the part of the format that models and tables need, read and written here.
+"""Reading and writing of MAT files of version 5: the part of the format that models and tables need.
 
 Real matrices of numbers, full or sparse, and text, plain or compressed, as MATLAB's and Octave's ``save -v6`` and ``-v7`` write them. Every
-length is checked against the bytes that are there before anything is taken, and what is compressed may not grow without bound: a damaged
-file, or one made on purpose, is a `MatError` and nothing worse.
+length is checked against the bytes of the file before anything is allocated, and compressed data must not grow without bound: a damaged or
+forged file raises a `MatError` and does nothing worse.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _MOST_ELEMENTS = 10_000
 
 
 class MatError(ValueError):
-    """A file that is no MAT file of version 5, not a whole one, or has variables of other kinds."""
+    """Not a MAT file of version 5, not a whole one, or with variables of other kinds."""
 
 
 class KindError(MatError):
-    """A variable of a kind that is not read here; the file may be whole."""
+    """A variable is of a kind that is not supported; the file itself may be whole."""
 
 
 class NewerMatError(MatError):
@@ -49,11 +49,11 @@ class _Element(NamedTuple):
     kind: int
     data: memoryview
     end: int
-    """Where the next one begins."""
+    """Where the next element begins."""
 
 
 class Variable(NamedTuple):
-    """What a matrix says of itself before its values."""
+    """The description of a matrix, which comes before its values."""
 
     name: str
     kind: int
@@ -71,7 +71,7 @@ class Variable(NamedTuple):
 
 
 def list_variables(data: bytes) -> list[Variable]:
-    """All named variables of a file, of whatever kinds; their values are not unpacked."""
+    """All named variables of a file, of any kind, without unpacking their values."""
     order = _byte_order(data)
     found = [_describe(_beginning(element, order), order) for element in _elements(memoryview(data), _HEADER, order)]
     return [variable for variable in found if variable.name]
@@ -86,7 +86,7 @@ def read_variables(data: bytes, wanted: Collection[str], room: int | None = None
         The whole file.
     wanted : names
     room : int, optional
-        Bytes that compressed variables may unpack to; by default 256 MB and twenty times the file.
+        Most bytes that compressed variables may unpack to; by default 256 MB plus twenty times the size of the file.
     """
     order = _byte_order(data)
     room = _ALWAYS + _GROWTH * len(data) if room is None else room
@@ -132,7 +132,7 @@ def _elements(data: memoryview, at: int, order: str) -> Iterator[_Element]:
 
 
 def _element(data: memoryview, at: int, order: str) -> _Element:
-    """The element that begins at a place, its length checked."""
+    """The element at a place, with its length checked."""
     if at + 8 > len(data):
         raise MatError("it ends in the middle of a tag")
     first, length = struct.unpack(order + "II", data[at : at + 8])
@@ -158,7 +158,7 @@ def _beginning(element: _Element, order: str) -> memoryview:
 
 
 def _packed_length(element: _Element, order: str) -> tuple[int, memoryview]:
-    """How many bytes a compressed matrix says that it has, and the first of them."""
+    """The length that a compressed matrix states, and its first bytes."""
     try:
         start = zlib.decompressobj().decompress(element.data, _ENOUGH)
     except zlib.error:
@@ -233,7 +233,7 @@ def _numbers(element: _Element, name: str, order: str) -> Array:
 
 
 def _sparse(content: memoryview, variable: Variable, order: str) -> Any:
-    """Row numbers, where each column begins, and values; of the first and the last there may be more than are used."""
+    """Read a sparse matrix: row numbers, column starts and values; there may be more row numbers and values than are used."""
     name, (n_rows, n_columns) = variable.name, variable.shape
     parts, at = [], variable.values_at
     for _ in range(3):

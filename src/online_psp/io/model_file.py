@@ -1,15 +1,15 @@
 """Model files: named arrays and a JSON header in one safetensors file, written whole or not at all.
 
-This module knows nothing of models. What is in one is a matter of the objects that are saved; here are the container, its checks, and
-:class:`Fields`, through which every value of a file is taken under a stated type, shape and range. Nothing is unpickled, and no array is
-larger than the bytes that the file holds for it.
+This module knows nothing about models: the objects that are saved decide what is in a file. It provides the container, its checks, and
+:class:`Fields`, which reads every value of a file with a stated type, shape and range. Nothing is unpickled, and no array is larger than
+the bytes that the file holds for it.
 
 The header is one JSON object under the metadata key ``online-psp``: `format`, `version`, `kind`, `fortran` (names of arrays that
 are stored transposed), `state`, `run`, and `digest`, a SHA-256 of all the rest and of the arrays. The digest finds damage. It is no
-signature: a file made on purpose must still pass the checks.
+signature: a forged file must still pass the checks.
 
-A header is small: at most a megabyte, or a kilobyte an array where there are more than a thousand. Long lists of text, such as the names of
-all features, stand outside of it, as bytes in arrays called ``text.0``, ``text.1``, …; reading takes time in proportion to the file.
+A header is small: at most a megabyte, or a kilobyte per array if there are more than a thousand. Long lists of text, such as the names of
+all features, are stored outside of it, as bytes in arrays called ``text.0``, ``text.1``, …; reading takes time in proportion to the file.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _FEW_TEXTS = 16  # a longer list of text is stored outside of the header
 
 
 class ModelFileError(ValueError):
-    """A file that is no model, not a whole one, or not of a known version."""
+    """Not a model file, not a whole one, or not of a known version."""
 
 
 class Contents(NamedTuple):
-    """What a model file holds."""
+    """The contents of a model file."""
 
     kind: str
     """The name of the class."""
     arrays: dict[str, Array]
     state: dict[str, Any]
     run: dict[str, Any]
-    """Where a run over a source stands; empty for a model that was saved by itself."""
+    """The state of a run over a source; empty for a model that was saved by itself."""
 
 
 # Writing
@@ -77,10 +77,10 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
         "run": _pack(contents.run, texts),
     }
     stored |= {name: np.frombuffer(data, np.uint8) for data, name in texts.items()}
-    header = _parse(_dump(header))  # nothing is written that could not be read again
+    header = _parse(_dump(header))  # so that nothing is written that cannot be read again
     text = _dump({**header, "digest": _digest(header, stored)})
     if 2 * len(text) > max(_LARGEST_HEADER, _AN_ARRAY * len(stored)):
-        raise ValueError(f"The model cannot be saved: what is to be said of it takes {len(text)} characters, too many for a header.")
+        raise ValueError(f"The model cannot be saved: its header would take {len(text)} characters, too many for a model file.")
     data = save(stored, {_KEY: text})
     with replacing(path) as file:
         file.write(data)
@@ -98,7 +98,7 @@ def _pack(value: Any, texts: dict[bytes, str]) -> Any:
 
 
 def _unpack(value: Any, texts: Mapping[str, Array]) -> Any:
-    """The same, the other way."""
+    """Undo `_pack`."""
     if isinstance(value, list):
         return [_unpack(inside, texts) for inside in value]
     if not isinstance(value, dict):
@@ -114,7 +114,7 @@ def _unpack(value: Any, texts: Mapping[str, Array]) -> Any:
 
 def _dump(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    if "\\ud" in text:  # halves of characters, as in file names that are no text
+    if "\\ud" in text:  # lone surrogates, as in file names that are not text
         whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
         text = json.dumps(json.loads(whole), sort_keys=True, separators=(",", ":"))
     return text
@@ -138,9 +138,9 @@ def read(path: str | os.PathLike[str]) -> Contents:
     Raises
     ------
     ModelFileError
-        For whatever is no whole model file of a known version.
+        If the file is not a whole model file of a known version.
     OSError
-        Where the file cannot be opened or read at all.
+        If the file cannot be opened or read at all.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -162,7 +162,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """What a model file says it holds, without its arrays, and so without the check of its contents that `read` does."""
+    """The kind of model that a file states; unlike `read`, this does not read its arrays or check its contents."""
     with open(path, "rb") as file:
         try:
             return str(Fields({}, _read_header(_read_table(file, os.fstat(file.fileno()).st_size))).value("kind", str))
@@ -171,7 +171,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def digest_of(path: str | os.PathLike[str]) -> str | None:
-    """The digest that a model file holds, unchecked; None where there is no model file."""
+    """The digest in a model file, unchecked; None if there is no model file."""
     try:
         with open(path, "rb") as file:
             found = _read_header(_read_table(file, os.fstat(file.fileno()).st_size)).get("digest")
@@ -181,7 +181,7 @@ def digest_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
-    """The safetensors header: what arrays there are, and where."""
+    """The safetensors header: the arrays and their places."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or not 2 <= length <= min(size - 8, _AN_ARRAY * _MOST_ARRAYS):
@@ -197,7 +197,7 @@ def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
 
 
 def _parse(text: str | bytes) -> Any:
-    """JSON without numbers that no model has, and without text that is none."""
+    """Parse JSON; refuses numbers that no model has, and invalid text."""
 
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not allowed")
@@ -213,7 +213,7 @@ def _parse(text: str | bytes) -> Any:
         text = text if isinstance(text, str) else text.decode()
         found = json.loads(text, parse_constant=refuse, parse_int=integer, parse_float=number)
         if "\\ud" in text or "\\uD" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # halves of characters cannot be written
+            json.dumps(found, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
         return found
     except (ValueError, RecursionError):
         raise ModelFileError("its header is not valid JSON, so it is damaged or of another kind") from None
@@ -238,7 +238,7 @@ def _read_header(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, Array]:
-    """All arrays, once it is certain that together they fill the rest of the file exactly."""
+    """All arrays, after a check that together they fill the rest of the file exactly."""
     begin = file.tell()
     places: list[tuple[int, int, int, str, np.dtype[Any], list[int]]] = []
     for name, entry in table.items():
@@ -275,7 +275,7 @@ def _short(name: str) -> str:
 
 
 class Fields:
-    """The arrays and the JSON values of a file, each taken under a stated type, shape and range.
+    """The arrays and JSON values of a file, each read with a stated type, shape and range.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ class Fields:
         return found
 
     def optional(self, name: str, kind: type) -> Any:
-        """The same, or None where there is none."""
+        """As `value`, or None if there is none."""
         return None if self.values.get(name) is None else self.value(name, kind)
 
     def count(self, name: str, least: int = 0, most: int = _LARGEST_COUNT) -> int:
@@ -323,7 +323,7 @@ class Fields:
         return found
 
     def texts(self, name: str, length: int | None = None) -> list[str] | None:
-        """A list of text, with `length` entries where that is given; None where there is none."""
+        """A list of text, with `length` entries if that is given; None if there is none."""
         found: list[str] | None = self.optional(name, list)
         if found is not None and (not all(type(text) is str for text in found) or length not in (None, len(found))):
             raise ModelFileError(f"its entry {name!r} is not a list of {'text' if length is None else f'{length} texts'}")
@@ -359,7 +359,7 @@ class Fields:
         return found
 
     def covariance(self, name: str, size: int, dtype: Any = np.float64, tolerance: float = 1e-6) -> Array:
-        """A symmetric array without negative eigenvalues, to rounding."""
+        """A symmetric array without negative eigenvalues, up to rounding."""
         found = self.array(name, (size, size), dtype)
         largest = float(np.abs(found).max(initial=0.0))
         if largest > 0.0:
@@ -369,7 +369,7 @@ class Fields:
         return found
 
     def under(self, name: str) -> Fields:
-        """The part of it that belongs to one object: the JSON object `name` and the arrays ``name.…``."""
+        """The fields of one object: the JSON object `name` and the arrays ``name.…``."""
         start = f"{name}."
         arrays = {key.removeprefix(start): array for key, array in self.arrays.items() if key.startswith(start)}
         part = Fields(arrays, self.value(name, dict))
@@ -377,7 +377,7 @@ class Fields:
         return part
 
     def nothing_left(self) -> None:
-        """Refuse a file with arrays that nobody took: a model has none."""
+        """Raise a ModelFileError if some arrays were not read: a model has no others."""
         left = self._left()
         if left:
             raise ModelFileError(f"it has an array {_short(min(left))} that no such model has")

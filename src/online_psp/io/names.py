@@ -1,4 +1,4 @@
-"""Columns by name: the rows of a source in the order of a model."""
+"""Matching columns by name: puts the rows of a source in the column order of a model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _SHOWN = 8
 
 
 def order_of(known: Sequence[str] | None, found: Sequence[str] | None, source: str, model: str = "the model") -> Any:
-    """Which column of the source each feature of the model is, (D,); None where they are as they should be, or where names cannot tell.
+    """The column of the source for each feature of the model, (D,); None if the order is right already, or there are no names.
 
     Parameters
     ----------
-    known, found : names of the model's features, and of the source's columns; None where there are none
+    known, found : names of the model's features, and of the source's columns; None if there are none
 
     Raises
     ------
     SourceError
-        Names columns that are missing, and columns that the model does not know.
+        If columns are missing, or unknown to the model; the message names them.
     """
     if known is None or found is None or list(known) == list(found):
         return None
@@ -39,7 +39,7 @@ def order_of(known: Sequence[str] | None, found: Sequence[str] | None, source: s
 
 
 def ordered(rows: Any, order: Any) -> Any:
-    """Rows, dense or CSR, with their columns in that order."""
+    """Rows, dense or CSR, with their columns in the given order."""
     return rows if order is None else rows[:, order]
 
 

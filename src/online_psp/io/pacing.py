@@ -1,4 +1,4 @@
-"""When a run saves, and when it stops: timers, and signals that wait for a good moment."""
+"""When a run saves, and when it stops: a timer, and signals that wait until a step is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timer:
     def __init__(self, every: str | int) -> None:
         found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*(s|m|h)?", str(every).strip().lower(), re.ASCII)
         if not found or float(found[1]) <= 0 or (found[2] is None and "." in found[1]):
-            raise ValueError(f"Checkpoints come every so many samples (50000) or so much time (30s, 5m, 1h); got {every!r}.")
+            raise ValueError(f"Checkpoints come every number of samples (50000) or amount of time (30s, 5m, 1h); got {every!r}.")
         self.seconds = None if found[2] is None else float(found[1]) * SECONDS[found[2]]
         self.samples = int(found[1]) if found[2] is None else None
         self.last = time.monotonic()
@@ -35,7 +35,7 @@ class Timer:
         """Rows since the last checkpoint."""
 
     def passed(self, rows: int) -> None:
-        """Count rows that were done with."""
+        """Count rows that have been processed."""
         self.rows += rows
 
     def ripe(self) -> bool:
@@ -45,19 +45,19 @@ class Timer:
         return self.samples is not None and self.rows >= self.samples
 
     def due(self) -> bool:
-        """Whether there is something to save, and it is time to."""
+        """Whether there is something to save, and it is time to save it."""
         return self.rows > 0 and self.ripe()
 
     def reset(self) -> None:
-        """Begin to wait again, after a checkpoint."""
+        """Start waiting again, after a checkpoint."""
         self.last, self.rows = time.monotonic(), 0
 
 
 class Stop:
-    """Turns signals into a question that a loop asks between two steps: `asked`.
+    """Turns signals into a flag, `asked`, that a loop checks between two steps.
 
-    The first signal is only noted. A second one is a KeyboardInterrupt at once, for a source that never answers; within `unbroken` it waits
-    for the end of that. Outside of the main thread, where signals do not come, nothing is ever asked.
+    The first signal is only noted. A second one raises a KeyboardInterrupt at once, in case a source never answers; within `unbroken` it
+    waits for the end of that. Outside the main thread no signals come, so the flag is never set.
     """
 
     def __init__(self, signals: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ class Stop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for each in self.signals:
-                if signal.getsignal(each) not in (signal.SIG_IGN, None):  # nohup, or a shell's background: ignored stays ignored
+                if signal.getsignal(each) not in (signal.SIG_IGN, None):  # ignored signals stay ignored: nohup, or a shell's background job
                     self._before[each] = signal.signal(each, self._note)
         return self
 
@@ -85,7 +85,7 @@ class Stop:
 
 @contextlib.contextmanager
 def unbroken() -> Iterator[None]:
-    """Put off SIGINT, SIGTERM and SIGHUP until the end, where they take their usual effect."""
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of the block, where they take their usual effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

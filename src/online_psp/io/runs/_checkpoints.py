@@ -1,4 +1,4 @@
-"""Checkpoints: the model and the position of a run in one file, and model files of every kind read back."""
+"""Checkpoints: the model and the position of a run in one file; and reading of model files of every kind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Stored(NamedTuple):
 
     model: OnlinePCA
     header: dict[str, Any]
-    """What else the file says: of a run, or of what was merged."""
+    """The header: about a run, or about what was merged."""
     monitor: Monitor | None = None
-    """That of the model, where it was fitted with one."""
+    """The monitor of the model, if it was fitted with one."""
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[OnlinePCA, dict[str, Any]]:
-    """A model from a file, that of a monitor included, and what else the file says: of a run, or of what was merged."""
+    """The model in a file, or in the monitor of a file, and the header: about a run, or about what was merged."""
     return read_stored(path)[:2]
 
 
@@ -47,12 +47,12 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
 
 
 def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
-    """Write a model and what is to be said with it, as one file."""
+    """Write a model and its header to one file."""
     pca_state.save(model, path, header)
 
 
 def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
-    """Write the model and the position, as one file; the table of alarms is complete up to there before."""
+    """Write the model and the position to one file, after the table of alarms is complete up to there."""
     if run.alarms is not None:
         run.written = run.alarms.settle()
     give_names(run.model, run.source.get("feature_names"))
@@ -60,7 +60,7 @@ def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
         if run.monitor is None:
             write_model(run.model, path, run.header())
         else:
-            del run.monitor.alarms[:-REMEMBERED]  # a header has only so much room
+            del run.monitor.alarms[:-REMEMBERED]  # a header has limited room
             monitor_state.save(run.monitor, path, run.header())
     finally:
         take_names(run.model)
@@ -78,7 +78,7 @@ def reopen(path: str | os.PathLike[str]) -> Run:
 
 
 def reopen_any(path: str | os.PathLike[str]) -> Run:
-    """A run to learn more on top of: that of a checkpoint, or, of a model that was saved by itself or merged, one without a source."""
+    """A run to build on: that of a checkpoint, or one without a source for a model that was saved by itself or merged."""
     model, header, monitor = read_stored(path)
     if "source" in header:
         return reopen(path)
@@ -89,7 +89,7 @@ def reopen_any(path: str | os.PathLike[str]) -> Run:
 
 
 def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
-    """The run that belongs to a model, from what its file says."""
+    """The run of a model, from the header of its file."""
     if "source" not in header:
         raise ModelFileError("it is a model without the position in a source")
     fields = Fields({}, header)

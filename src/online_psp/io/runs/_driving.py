@@ -1,4 +1,4 @@
-"""The one fit loop, behind ``psp fit`` and `fit_stream`: steps, checkpoints when they are due, signals."""
+"""The fit loop behind ``psp fit`` and `fit_stream`: steps, checkpoints when they are due, signals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
 
 
 class Stopped(KeyboardInterrupt):
-    """A run that was asked to stop by a signal, and did; a KeyboardInterrupt for those who do not know better."""
+    """A signal asked the run to stop, and it did. It is a KeyboardInterrupt for callers that do not know this class."""
 
 
 class Saving:
@@ -44,7 +44,7 @@ class Saving:
     Parameters
     ----------
     path : path
-        The model file; whoever makes this holds it (`files.claimed`), and has not read it yet.
+        The model file; the caller must hold it (`files.claimed`), and must not have read it yet.
     every : str or int
         See `Timer`.
     """
@@ -52,7 +52,7 @@ class Saving:
     def __init__(self, path: str | os.PathLike[str], every: str | int = "60s") -> None:
         self.path, self.timer = path, Timer(every)
         self.last: float | None = None
-        """When this run last wrote a checkpoint, by the monotonic clock; None before it has."""
+        """Monotonic time of this run's last checkpoint; None before the first."""
         self._known = _Known.of(path)
 
     def save(self, run: Run) -> None:
@@ -61,7 +61,7 @@ class Saving:
         Raises
         ------
         OutputReplacedError
-            Where somebody else has written the file during the run; it is left as it is, and the checkpoint goes to a name beside it.
+            If somebody else has written the file during the run; it does not change, and the checkpoint goes to a new name beside it.
         """
         with unbroken():
             replaced = None if self._known.still(self.path) else self.path
@@ -79,10 +79,10 @@ class Saving:
 
 
 class _Known(NamedTuple):
-    """What a file is known by, to whoever left it there."""
+    """The identity of a file at some moment."""
 
     place: tuple[int, ...] | None
-    """Number, size and time; None where there was no file."""
+    """Inode, size and time; None if there was no file."""
     digest: str | None
 
     @classmethod
@@ -95,13 +95,13 @@ class _Known(NamedTuple):
         return cls((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), digest)
 
     def still(self, path: str | os.PathLike[str]) -> bool:
-        """Whether the file is the same, or gone. Where only its number or time differ, as on some network disks, its contents tell."""
+        """Whether the file is the same, or gone. If only its inode or time differ, as on some network disks, its contents decide."""
         now = _Known.of(path)
         return now.place in (None, self.place) or (now.digest is not None and now.digest == self.digest)
 
 
 def _beside(path: str | os.PathLike[str]) -> Path:
-    """A name that is not taken, next to that of a file."""
+    """An unused name beside a file."""
     given = Path(path)
     names = (given.with_name(f"{given.stem}-{number}{given.suffix}") for number in itertools.count(2))
     return next(name for name in names if not os.path.lexists(name))
@@ -117,9 +117,9 @@ def drive(
     signals: Sequence[int] = (signal.SIGINT,),
     report: Callable[[Run], None] | None = None,
 ) -> None:
-    """Take a run to its end, with checkpoints on the way: the one loop behind ``psp fit`` and `fit_stream`.
+    """Take a run to its end, with checkpoints on the way: the loop behind ``psp fit`` and `fit_stream`.
 
-    Whatever ends it early, what was learned is saved first.
+    If it ends early, for whatever reason, what was learned is saved first.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def drive(
                 _check_unchanged(run, source, at_end)
             if run.learned and timer.rows and not run.finished:
                 _know(run, source, at_end)
-                with contextlib.suppress(OSError):  # a disk that is full is said by the error that came first
+                with contextlib.suppress(OSError):  # the first error says that the disk is full
                     saving.save(run)
             raise
         _check_unchanged(run, source, at_end)
@@ -167,13 +167,13 @@ def drive(
 
 
 def _know(run: Run, source: Source, at_end: bool) -> None:
-    """A pipe is known by what has passed; a file by what it was when the run began."""
+    """Record the identity of a source: a pipe by what has passed, a file by what it was when the run began."""
     if source.once and not at_end:
         run.identity = source.identity()
 
 
 def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
-    """What is wrong with a file may be that another was written in its place."""
+    """Raise a DifferentSourceError if a file has been replaced by another."""
     changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
     if changed is not None:
         raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
@@ -200,13 +200,13 @@ def fit_stream(
     path : path
         The model file; checkpoints go there too. No other run may be writing it.
     model : OnlinePCA
-        To start with; where a checkpoint is resumed or updated, the model is the one in it.
+        The model to start from; if a checkpoint is resumed or updated, the model in it is used instead.
     resume : bool
-        Continue from `path`, if it is there. Rows that were done with are skipped, also those of an iterable,
+        Whether to continue from the checkpoint in `path`, if it exists. Rows that were processed before are skipped.
     at_end : bool
-        unless it continues from there by itself.
+        With `resume`: whether an iterable or a pipe itself begins where the checkpoint ended, so that nothing is skipped.
     update : bool
-        Learn the source on top of the model in `path`, whatever that came from.
+        Whether to learn the source on top of the model in `path`, whatever that was made from.
     on_bad_row, checkpoint_every
         As the options of ``psp fit``.
     report : callable, optional
@@ -217,7 +217,7 @@ def fit_stream(
     Raises
     ------
     DifferentSourceError
-        Where a resumed source is not the one that the checkpoint was made from.
+        If a resumed source is not the one that the checkpoint was made from.
     """
     with claimed(path):
         saving, rows = Saving(path, checkpoint_every), open_source(source)

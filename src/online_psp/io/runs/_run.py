@@ -1,4 +1,4 @@
-"""The state of a run: a model, its source, how far it has come; how a run begins, and whether a source is the one that it began with."""
+"""The state of a run: a model, its source and the position; how runs begin; and whether a source is still the same."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ REMEMBERED = 100
 
 
 class DifferentSourceError(SourceError):
-    """A source that is not the one that a checkpoint was made from."""
+    """The source is not the one that the checkpoint was made from."""
 
 
 class Learned(NamedTuple):
-    """A block as it was learned, for whoever looks on."""
+    """A block that was learned, for observers."""
 
     rows: Any
-    """(n, D): the good ones."""
+    """(n, D): the good rows."""
     numbers: NDArray[np.int64]
-    """(n,): of the rows in this epoch, from 1."""
+    """(n,): their numbers in this epoch, from 1."""
     ids: Any
     """(n, number of ID columns), or None."""
     found: Update | None
-    """What the monitor said of them, where there is one."""
+    """What the monitor said about them, if there is one."""
 
 
 @dataclass
 class Run:
-    """A model, how it is fed, and how far it has come."""
+    """A model, how it is fed, and the position in its source."""
 
     model: OnlinePCA
     source: dict[str, Any]
@@ -51,36 +51,36 @@ class Run:
     seed: int = 0
     epoch: int = 0
     row: int = 0
-    """Rows of this epoch that are done with, bad ones included."""
+    """Rows of this epoch that have been processed, including bad ones."""
     skipped: int = 0
     skipped_rows: list[int] = field(default_factory=list)
-    """The numbers of the first of them."""
+    """The numbers of the first bad rows."""
     finished: bool = False
     identity: dict[str, Any] = field(default_factory=dict)
-    """What the source is known by."""
+    """The identity of the source."""
     reading: dict[str, Any] = field(default_factory=dict)
-    """Options of `open_source` that were given."""
+    """The options given to `open_source`."""
     before: list[dict[str, Any]] = field(default_factory=list)
-    """Names and rows of the sources that the model has learned earlier."""
+    """Names and numbers of rows of the sources that the model learned earlier."""
     written: Written | None = None
-    """How far the table of scores and alarms had come at the checkpoint, where there is one."""
+    """What had been written of the table of scores and alarms at the checkpoint, if there is one."""
     passed: int = 0
-    """Rows that went by in this process, whatever the epoch; not stored."""
+    """Rows processed by this process, over all epochs; not stored."""
     monitor: Monitor | None = None
-    """What scores rows before the model learns them; `model` is its model. The checkpoint is then a monitor's model file."""
+    """Scores rows before the model, which is `model`, learns them. The checkpoint is then a monitor's model file."""
     alarms: AlarmFile | None = None
-    """Table that the scores go to."""
+    """The table for the scores."""
     onlooker: Callable[[Learned], None] | None = None
-    """Called after each step, also while a pipe is silent; it must not raise, wait, or keep the rows."""
+    """Called after each step, and while a pipe is silent; it must not raise, wait, or keep the rows."""
 
     def header(self) -> dict[str, Any]:
-        """What is stored beside the model, as JSON."""
+        """The header that is stored beside the model, as JSON."""
         found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms", "onlooker")}
         return {**found, "written": None if self.written is None else self.written._asdict()}
 
     @property
     def done(self) -> int:
-        """Rows done with, all epochs together, where the source's total is known; else those of this epoch."""
+        """Rows processed over all epochs, if the source's total is known; otherwise those of this epoch."""
         return self.epoch * (self.source.get("total") or 0) + self.row
 
     @property
@@ -99,7 +99,7 @@ class RunOptions(TypedDict, total=False):
     shuffle_buffer: int
     """Shuffle rows within windows of this many."""
     seed: int
-    """For shuffling."""
+    """Seed of the shuffle."""
 
 
 # Beginning
@@ -114,7 +114,7 @@ def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
     run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=source.identity())
     names = take_names(model)
-    if names is not None:  # the model is the one who knows the order of its features
+    if names is not None:  # the model's own order of features decides
         order_of(names, source.feature_names, source.name)
         run.source["feature_names"] = names
     if run.learned and source.features != model.n_features_in_:
@@ -123,9 +123,9 @@ def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs:
 
 
 def describe(source: Source) -> dict[str, Any]:
-    """What a checkpoint says of its source, for people."""
+    """A description of the source, for people, to store in the checkpoint."""
     return {
-        "name": source.name.encode("utf-8", "replace").decode(),  # a name on disk need not be text
+        "name": source.name.encode("utf-8", "replace").decode(),  # a file name need not be valid text
         "features": source.features,
         "total": source.total,
         "image_shape": None if source.image_shape is None else list(source.image_shape),
@@ -134,13 +134,13 @@ def describe(source: Source) -> dict[str, Any]:
 
 
 def take_names(model: OnlinePCA) -> list[str] | None:
-    """The names of a model's features, which it gives up while plain arrays are fed to it; `give_names` returns them."""
+    """Remove and return the names of a model's features, so that plain arrays can be fed to it; `give_names` undoes it."""
     names = model.__dict__.pop("feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
 def give_names(model: OnlinePCA, names: Sequence[str] | None) -> None:
-    """Let a fitted model know its features by name."""
+    """Set the names of a fitted model's features."""
     if names is not None and hasattr(model, "n_features_in_"):
         model.feature_names_in_ = np.array(list(names), dtype=object)
 
@@ -176,7 +176,7 @@ def anew(run: Run, source: Source, options: RunOptions) -> Run:
 
 
 def difference(run: Run, source: Source) -> str | None:
-    """One sentence that says how a source differs from the one of the run; None where it is the same."""
+    """One sentence that says how a source differs from that of the run, or None if it is the same."""
     found = different(run.identity, source.identity(since=run.identity), run.row)
     if found is None and source.features != run.source["features"]:
         found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
@@ -184,14 +184,14 @@ def difference(run: Run, source: Source) -> str | None:
 
 
 def check_same(run: Run, source: Source) -> None:
-    """Raise a DifferentSourceError where a source is not the one of the run."""
+    """Raise a DifferentSourceError if a source is not that of the run."""
     found = difference(run, source)
     if found is not None:
         raise DifferentSourceError(found)
 
 
 def check_features(run: Run, source: Source) -> None:
-    """A pipe that continues where it was interrupted has the same columns; its header may come again or not."""
+    """Raise a DifferentSourceError if a pipe that continues a run has other columns; its header may be repeated or not."""
     order_of(run.source.get("feature_names"), source.feature_names, source.name)
     if source.features != run.source["features"]:
         raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")

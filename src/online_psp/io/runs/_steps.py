@@ -1,4 +1,4 @@
-"""The steps of a run: read a block, learn it, move the position behind it."""
+"""The steps of a run: read a block, learn it, advance the position."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from online_psp.pca.forgetting import check_half_life
 def steps(
     run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = False, deadline: Callable[[], bool] | None = None
 ) -> Iterator[Run]:
-    """Continue to the end of the last epoch; gives the run after each step, and while a pipe is silent.
+    """Continue to the end of the last epoch; yields the run after each step, and while a pipe is silent.
 
-    Signals are put off until a step is complete.
+    Signals are deferred until a step is complete.
 
     Parameters
     ----------
     on_bad_row : {"stop", "skip"}
-        "stop" raises a SourceError before anything of that step is learned (of a pipe, whose rows do not come again, what comes before the
-        bad row is learned); "skip" counts bad rows and leaves them out.
+        "stop" raises a SourceError before anything of that step is learned (except for a pipe, whose rows do not come again: there, the
+        rows before the bad one are learned); "skip" counts bad rows and leaves them out.
     at_end : bool
-        The source begins where the position is, and not at row 0.
+        Whether the source begins at the position, instead of row 0.
     deadline : callable, optional
         Asks a slow source to hand over what it has; see `Source.blocks`.
     """
@@ -41,7 +41,7 @@ def steps(
     while run.epoch < run.epochs:
         for block in _blocks(source, size, run.row - base, deadline):
             if unsure and block.length:
-                check_same(run, source)  # a pipe is known by its first megabyte, which has passed now
+                check_same(run, source)  # a pipe is identified by its first megabyte, which has passed now
                 unsure = False
             if block.bad and on_bad_row == "stop":
                 first = block.bad[0]
@@ -61,7 +61,7 @@ def steps(
 
 
 def _blocks(source: Source, size: int, position: int, deadline: Callable[[], bool] | None) -> Iterator[Block]:
-    """Blocks from the position on; what passes only once is read up to there, and must get there."""
+    """Blocks from the position on; a source that can be read only once is read up to there, and must be long enough."""
     if not (source.once and position):
         yield from source.blocks(size, position, deadline=deadline)
         return
@@ -82,7 +82,7 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
 
 
 def _take(run: Run, block: Block, base: int, order: Any) -> None:
-    """Learn a block, and move the position behind it."""
+    """Learn a block, and advance the position."""
     rows = ordered(block.rows, order)
     with unbroken():
         found = _learn(run, rows, _times(run, block)) if rows.shape[0] else None
@@ -99,7 +99,7 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
 
 
 def _times(run: Run, block: Block) -> Any:
-    """Times of the good rows of a block, where the model forgets by time."""
+    """Times of the good rows of a block, if the model forgets by time."""
     half_life = check_half_life(run.model.half_life)
     if half_life is None or not half_life.in_time:
         return None
@@ -118,7 +118,7 @@ def _kept(block: Block) -> NDArray[np.bool_]:
 
 
 def _learn(run: Run, rows: Any, times: Any) -> Update | None:
-    """Learn rows; what the monitor says of them, where there is one."""
+    """Learn rows; returns what the monitor says about them, if there is one."""
     if run.monitor is not None:
         return run.monitor.update(rows, times)
     count = rows.shape[0]  # a sparse matrix has no length
