@@ -90,7 +90,7 @@ def test_whatever_is_raised_is_a_sentence_and_a_traceback_only_with_debug(
 
     monkeypatch.setattr(runs, "read_stored", broken)
     said = psp("info", fitted[0], code=1).stderr
-    assert said == "psp: ZeroDivisionError: a reader of some library. Where it came from is shown with --debug.\n"
+    assert said == "psp: ZeroDivisionError: a reader of some library. --debug shows where it came from.\n"
     for words in (["--debug", "info"], ["info", "--debug"]):
         done = CliRunner().invoke(app, [*words, str(fitted[0])])
         assert isinstance(done.exception, ZeroDivisionError)

@@ -1,6 +1,6 @@
 """Streaming principal subspace projection and online PCA.
 
-The public names load on first use, so that ``import online_psp`` costs next to nothing.
+The public names are imported on first use, so that ``import online_psp`` costs almost nothing.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def complaint(ended: Ended, allowed: tuple[int, ...] = (0, 1, 2)) -> str | None:
         return f"ended by signal {ended.signal}"
     if ended.code not in allowed:
         return f"exit code {ended.code}: {ended.said[-300:]}"
-    if "Traceback" in ended.said or "Where it came from" in ended.said:
+    if "Traceback" in ended.said or "shows where it came from" in ended.said:
         return f"no sentence of ours: {ended.said[-300:]}"
     if ended.code and not any(line.startswith("psp: ") for line in ended.said.splitlines()):
         return f"failed without a word: {ended.said[-300:]}"

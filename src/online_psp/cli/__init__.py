@@ -1,1 +1,1 @@
-"""The ``psp`` command: one module a command."""
+"""The ``psp`` command, with one module per command."""

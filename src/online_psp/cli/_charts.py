@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from online_psp.engine.types import Floats
 
 _NUMBERS = ("t2", "spe", "t2_limit", "spe_limit", "outlier")
-_POINTS = 2000  # that a chart shows: of more rows, the largest of each stretch
+_POINTS = 2000  # most points of a chart: of more rows, the largest of each stretch is shown
 _COLOURS = {"mean": "#54a24b", "spread": "#b279a2", "direction": "#f58518"}
 
 
 class ScoreTable(NamedTuple):
-    """What a table says of each of its rows, NaN where it says nothing; each (n,)."""
+    """The columns of a table of scores, each (n,); NaN for empty cells."""
 
     row: Floats
     t2: Floats
@@ -25,16 +25,16 @@ class ScoreTable(NamedTuple):
     spe_limit: Floats
     outlier: Floats
     drift: list[tuple[int, str]]
-    """The places in the table of rows that have raised an alarm, and what had changed."""
+    """Positions in the table of rows that raised an alarm, and what had changed."""
 
 
 def read_scores(path: Path) -> ScoreTable:
-    """Read a table that `psp score` or `psp fit --monitor` has written; a last line that is still being written is left out.
+    """Read a table that `psp score` or `psp fit --monitor` has written; a last line that is still being written is ignored.
 
     Raises
     ------
     SourceError
-        Where it is no such table.
+        If it is no such table.
     """
     import numpy as np
 
@@ -76,7 +76,7 @@ def draw_scores(table: ScoreTable, name: str) -> Any:
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, 1, sharex=True)
     rows = table.row
-    if not (np.diff(rows) > 0).all():  # several tables, one after the other
+    if not (np.diff(rows) > 0).all():  # several tables were appended
         rows = np.arange(1.0, len(rows) + 1.0)
     _chart(panels[0], rows, table.t2, table.t2_limit, table, "T²")
     _chart(panels[1], rows, table.spe, table.spe_limit, table, "SPE")
@@ -90,7 +90,7 @@ def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: ScoreT
     import numpy as np
 
     finite = values[np.isfinite(values) & (values > 0)]
-    shown = np.clip(values, finite.min(), 10 * finite.max()) if len(finite) else values  # a logarithm has neither 0 nor infinity
+    shown = np.clip(values, finite.min(), 10 * finite.max()) if len(finite) else values  # a logarithmic axis shows neither 0 nor infinity
     chosen = _largest(shown)
     axes.plot(rows[chosen], shown[chosen], color="#4c78a8", linewidth=0.7, label=name)
     axes.plot(rows[chosen], limit[chosen], color="#333333", linewidth=1.0, linestyle="--", label="limit")
@@ -105,7 +105,7 @@ def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: ScoreT
 
 
 def _largest(values: Floats) -> Any:
-    """Places of the values to draw: all, or the largest of each stretch, so that no outlier is lost."""
+    """Positions of the values to draw: all, or the largest of each stretch, so that no outlier is lost."""
     import numpy as np
 
     step = -(-len(values) // _POINTS)

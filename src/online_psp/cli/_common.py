@@ -1,4 +1,4 @@
-"""What the commands share: outputs that are held while they are written, sources, and numbers for people."""
+"""What the commands share: holding outputs while they are written, opening sources, and formatting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from online_psp.cli._options import READING
 
 @contextlib.contextmanager
 def writing(output: Path, force: bool, hint: str = "") -> Iterator[Path]:
-    """Hold an output while a command writes it; nothing is overwritten by accident, and what cannot be written shows before the work."""
+    """Hold an output while a command writes it; refuses an existing or unwritable output before the work begins."""
     from online_psp.io.files import claimed
 
     with claimed(output) as target:
@@ -27,7 +27,7 @@ def writing(output: Path, force: bool, hint: str = "") -> Iterator[Path]:
 
 
 def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> Any:
-    """The source that a command line names, with what there is to be said of it on standard error."""
+    """Open the source that a command line names; notes about it go to standard error."""
     from online_psp.io.sources import open_source
 
     dtype = reading.get("dtype")
@@ -35,7 +35,7 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
         usage(f"--dtype must be float32 or float64, unless --features says that the data is raw binary; got {dtype}.")
     try:
         source = open_source(names[0] if len(names) == 1 else list(names), **reading)
-    except TypeError as error:  # a dtype that NumPy does not know
+    except TypeError as error:  # an unknown dtype
         usage(f"--dtype: {error}." if dtype is not None else f"{', '.join(names)}: {error}.")
     for sentence in [] if quiet else getattr(source, "notes", []):
         say(sentence)
@@ -44,25 +44,25 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
 
 
 def say_warnings(source: Any) -> None:
-    """What may be wrong with the data of a source, as far as it is known now and was not said before."""
+    """Print warnings about the data of a source that were not printed before."""
     found: list[str] = getattr(source, "warnings", [])
     while found:
         say(found.pop(0))
 
 
 def holes_for(missing: Any) -> dict[str, str]:
-    """How to read rows for a model that takes missing values, or does not."""
+    """Options to read rows for a model that takes missing values, or does not."""
     return {"missing": "keep"} if missing == "impute" else {}
 
 
 def load_fitted(path: Path) -> tuple[Any, dict[str, Any]]:
-    """A model that has learned something, and what its file says besides."""
+    """A fitted model, and the header of its file."""
     found = read_fitted(path)
     return found.model, found.header
 
 
 def read_fitted(path: Path) -> Any:
-    """The same, with the monitor of the model where it has one: a `runs.Stored`."""
+    """As `load_fitted`, with the monitor of the model if it has one: a `runs.Stored`."""
     from online_psp.io.model_file import ModelFileError
     from online_psp.io.runs import read_stored
 
@@ -79,7 +79,7 @@ def names_of(model: Any) -> list[str] | None:
 
 
 def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that a model was fitted to, for other rows: those chosen then, unless something else is chosen now."""
+    """Options that choose the columns that a model was fitted to, unless other columns are chosen now."""
     reading = known_reading(header.get("reading"))
     chosen = {key: reading[key] for key in ("columns", "exclude", "ids", "time_column") if reading.get(key)}
     if not chosen or any(key in given for key in ("columns", "exclude")):
@@ -88,7 +88,7 @@ def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, g
 
 
 def known_reading(stored: Any) -> dict[str, Any]:
-    """Options of reading from a model file, which may come from anybody: those that there are, of the right type; no say over memory."""
+    """Reading options stored in a model file, which may come from anybody: only known ones of the right type, and no memory limit."""
     kinds = {name: list if option.several else option.kind for name, option in READING.items() if name != "max_memory"}
     found = stored if isinstance(stored, dict) else {}
     return {
@@ -99,7 +99,7 @@ def known_reading(stored: Any) -> dict[str, Any]:
 
 
 def check_not_source(output: Path, sources: Sequence[str]) -> None:
-    """Data must not be replaced by what was made from it, whatever is forced."""
+    """Refuse an output that is also a source, even with --force."""
     for name in sources:
         with contextlib.suppress(OSError, ValueError):
             if os.path.samefile(output, name.partition("::")[0]):
@@ -107,7 +107,7 @@ def check_not_source(output: Path, sources: Sequence[str]) -> None:
 
 
 def image_shape(header: Mapping[str, Any]) -> Any:
-    """The shape of pictures, where the rows were pictures."""
+    """The shape of the pictures, if the rows were pictures."""
     source = header.get("source")
     return source.get("image_shape") if isinstance(source, dict) else header.get("image_shape")
 

@@ -1,6 +1,6 @@
 """One error policy for every command: ``psp:`` and one sentence on standard error, exit code 2 for usage and 1 for data.
 
-A traceback is shown with ``--debug`` only. Text from files and from libraries is never printed raw: what could steer a terminal is escaped.
+A traceback is shown only with ``--debug``. Text from files and libraries is never printed raw: terminal control characters are escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STOPPED = "Stopped."
 _TIMER = getattr(signal, "SIGALRM", None)
 _ASK_AGAIN = 0.02  # seconds
 
-#: Whatever the argument parser raises; Typer brings the class, from Click or from a copy of it.
+#: The base class of the argument parser's errors, from Click or from Typer's copy of it.
 _ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
 
 
@@ -38,18 +38,18 @@ class CommandError(Exception):
 
 
 def fail(sentence: str, code: int) -> CommandError:
-    """What to raise so that the command ends with this sentence and exit code."""
+    """The exception that ends the command with this sentence and exit code."""
     return CommandError(str(sentence), code)
 
 
 def plain(text: object) -> str:
-    """Text in one line that cannot steer a terminal: control characters and the like are written as escapes."""
+    """Text as one line, with control characters and the like escaped."""
     line = " ".join(str(text).split())
     return "".join(each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode() for each in line)
 
 
 def say(text: object) -> None:
-    """A line on standard error; a command goes on where nobody listens any more: its work is what it writes."""
+    """Print a line on standard error; if nobody reads it any more, the command continues."""
     with contextlib.suppress(OSError):
         typer.echo(f"psp: {plain(text)}", err=True)
 
@@ -73,9 +73,9 @@ def explain(error: BaseException) -> tuple[str, int]:
         sentence = f"{error.filename or 'Reading or writing'}: {str(error.strerror or error).rstrip('.')}."
     elif isinstance(error, MemoryError):
         sentence = "There is not enough memory; a smaller --block, or fewer components, needs less."
-    elif not isinstance(error, ValueError) or not sentence:  # not one of ours
+    elif not isinstance(error, ValueError) or not sentence:  # not one of our own errors
         first = (sentence.strip().splitlines() or ["no more is known"])[0]
-        sentence = f"{type(error).__name__}: {first.rstrip('.')}. Where it came from is shown with {DEBUG}."
+        sentence = f"{type(error).__name__}: {first.rstrip('.')}. {DEBUG} shows where it came from."
     return sentence, code
 
 
@@ -88,7 +88,7 @@ def _parser_sentence(error: Any) -> str:
 
 
 class Commands(TyperGroup):
-    """The commands, with the one error policy around them."""
+    """The group of commands, with the error policy around them."""
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
         words = list(sys.argv[1:] if args is None else args)
@@ -100,7 +100,7 @@ class Commands(TyperGroup):
             try:
                 found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
                 code = found if isinstance(found, int) else 0
-                if code == INTERRUPTED:  # the parser takes a KeyboardInterrupt without a word
+                if code == INTERRUPTED:  # the parser swallows a KeyboardInterrupt silently
                     say(_STOPPED)
             except (Exception, KeyboardInterrupt) as error:
                 if debug:
@@ -113,7 +113,7 @@ class Commands(TyperGroup):
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; what is ignored stays ignored."""
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; ignored signals stay ignored."""
     before: dict[int, Any] = {}
     interrupt = _Interrupt()
     if threading.current_thread() is threading.main_thread():
@@ -132,8 +132,8 @@ def _interruptible() -> Iterator[None]:
 class _Interrupt:
     """A handler of signals that raises KeyboardInterrupt, but not while a module is being imported.
 
-    Libraries do not expect it there: some lose it, some are left half loaded. As long as no output is held, the process ends at once.
-    After that the first signal waits for the end of the import, and a timer asks again; a second one does not wait.
+    Libraries do not expect it there: some lose it, some are left half loaded. While no output is held, the process ends at once. Later, the
+    first signal waits for the end of the import, which a timer checks; a second signal does not wait.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class _Interrupt:
 
 
 def _holding() -> bool:
-    """Whether an output is held, so that there is something to let go of."""
+    """Whether an output is held, which has to be released."""
     files: Any = sys.modules.get("online_psp.io.files")
     return files is not None and bool(files.HELD)
 
@@ -176,17 +176,17 @@ def _ended_by(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         say(_STOPPED)
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):  # whoever read the output has had enough
+    if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
         _silence()
         return DATA
     sentence, code = explain(error)
-    if type(error).__name__ != "NoArgsIsHelpError":  # the help has been shown
+    if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been shown
         say(sentence)
     return code
 
 
 def _silence() -> None:
-    """So that what is left of standard output is not flushed into a pipe that is closed."""
+    """Redirect standard output, so that the rest of it is not flushed into a closed pipe."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

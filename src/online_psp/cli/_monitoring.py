@@ -1,4 +1,4 @@
-"""``--monitor``: what `psp fit` and `psp update` do to have rows scored before they are learned."""
+"""``--monitor``: scoring of rows before they are learned, for `psp fit` and `psp update`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = [name for name in MONITORING if name != "monitor"]
 
 
 def check_monitoring(task: Task) -> None:
-    """Refuse options that have no meaning, before anything is read."""
+    """Refuse options that would have no effect, before anything is read."""
     path = task.alarms
     if path is None:
         for name in task.monitoring:
@@ -30,12 +30,12 @@ def check_monitoring(task: Task) -> None:
 
 
 def watch(task: Task, run: Any, *, continued: bool) -> None:
-    """Give a run the monitor and the table that the command line asks for, or that it had before; nothing is written yet.
+    """Attach the monitor and the table to a run, as the command line asks or as it had before; nothing is written yet.
 
     Parameters
     ----------
     continued : bool
-        Whether the run goes on where a checkpoint ended, and is not a new one.
+        Whether the run continues from a checkpoint.
     """
     from online_psp.io.alarms import AlarmFile, AlarmFileError
 
@@ -77,7 +77,7 @@ def _give_monitor(task: Task, run: Any) -> None:
 
 
 def monitored(task: Task, run: Any) -> dict[str, Any]:
-    """What the monitor has found, for ``--json``."""
+    """The results of the monitor, for ``--json``."""
     if run.alarms is None:
         return {}
     found = run.alarms.written
@@ -86,7 +86,7 @@ def monitored(task: Task, run: Any) -> dict[str, Any]:
 
 
 def say_monitored(task: Task, run: Any) -> None:
-    """The same for people."""
+    """Print the results of the monitor."""
     found, left_out = run.alarms.written, run.monitor.n_left_out
     kept = "" if run.monitor.learn_outliers else f" ({left_out:,} not learned)"
     echo(f"{task.alarms}: {plural(found.rows, 'row')}, {plural(found.outliers, 'outlier')}{kept}, {plural(found.drifts, 'drift alarm')}")

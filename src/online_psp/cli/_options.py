@@ -1,6 +1,6 @@
-"""Options that commands share, as tables: what is asked of the user, and which keyword of `open_source` or `OnlinePCA` it becomes.
+"""Tables of the options that commands share, by the keyword of `open_source`, `OnlinePCA` or others that each becomes.
 
-An option that was not given is None, and is then not passed on: defaults are those of the library, or of the checkpoint that is resumed.
+An option that was not given is None, and is not passed on: defaults are those of the library, or of the resumed checkpoint.
 To add one, add a line.
 """
 
@@ -27,26 +27,26 @@ class Option(NamedTuple):
     help: str
     least: int | None = None
     convert: Callable[[Any], Any] | None = None
-    """From what the user typed to what the keyword takes."""
+    """Converts what the user typed to what the keyword takes."""
 
     @property
     def several(self) -> bool:
-        """Whether it may come several times."""
+        """Whether it may be repeated."""
         return bool(self.kind == list[str])
 
 
 def _columns(texts: list[str]) -> list[str]:
-    """Names, numbers, ranges and globs, with commas between them; names that have commas are in quotes. The option may be repeated."""
+    """Parse names, numbers, ranges and globs, comma-separated; names with commas are quoted. The option may be repeated."""
     from online_psp.io.sources import column_list
 
     return [column for text in texts for column in column_list(text) or []]
 
 
 def _bytes(text: str) -> int:
-    """``500M``, ``2G``, or a number of bytes."""
+    """Parse ``500M``, ``2G``, or a number of bytes."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)i?b?", text.strip().lower(), re.ASCII)
     if not found or float(found[1]) <= 0:
-        usage(f"--max-memory is a number of bytes, or as 500M or 2G; got {text}.")
+        usage(f"--max-memory must be a number of bytes, such as 500M or 2G; got {text}.")
     return int(float(found[1]) * 1000 ** " kmgt".index(found[2] or " "))
 
 
@@ -190,7 +190,7 @@ def check_on_bad_row(value: str) -> None:
 
 
 def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command all options of some tables; those that were given come as one dictionary a table, under its name."""
+    """Give a command all options of some tables; the given ones are passed as one dictionary per table, under its name."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_watching(watching: dict[str, Any]) -> None:
-    """Refuse options that have no meaning, and say what is not installed, before anything is read."""
+    """Refuse options that would have no effect, and a missing package, before anything is read."""
     if not watching.get("watch"):
         for name in watching:
             if name != "watch":
@@ -26,7 +26,7 @@ def check_watching(watching: dict[str, Any]) -> None:
 
 
 def check_page() -> None:
-    """Say what is not installed."""
+    """Fail with a sentence if a package is not installed."""
     from online_psp.watch.settings import MissingServerError, check_installed
 
     try:
@@ -36,7 +36,7 @@ def check_page() -> None:
 
 
 def page_settings(watching: dict[str, Any], **known: Any) -> Any:
-    """Settings of a page from what the user typed and what is known of the source."""
+    """Settings of a page, from the options and what is known about the source."""
     from online_psp.watch import PageSettings
 
     try:
@@ -46,7 +46,7 @@ def page_settings(watching: dict[str, Any], **known: Any) -> Any:
 
 
 def check_image(shape: Any, features: int) -> None:
-    """Refuse a size of pictures that rows do not have."""
+    """Refuse an image size that does not fit the rows."""
     import math
 
     if shape is not None and math.prod(shape) != features:
@@ -82,7 +82,7 @@ class Shown:
         run.onlooker = self._look
 
     def _served(self, address: dict[str, Any]) -> None:
-        """Say where the page is; from a thread of the page."""
+        """Print where the page is; called from a thread of the page."""
         if "url" not in address:
             say(f"{address.get('error', 'The page is not served.')} The fit goes on without it.")
             return
@@ -105,7 +105,7 @@ class Shown:
         )
 
     def _look(self, learned: Any) -> None:
-        """Hand a block over; a page that cannot be told is given up, and the fit goes on."""
+        """Hand a block over to the page; if that fails, the fit continues without it."""
         try:
             numbers = learned.numbers
             if len(numbers):
@@ -119,7 +119,7 @@ class Shown:
             say(f"The page is told no more ({type(error).__name__}: {error}). The fit goes on without it.")
 
     def stay(self) -> None:
-        """Keep the page after the fit, where somebody sits at the terminal, until Ctrl-C."""
+        """Keep the page after the fit until Ctrl-C, if standard error is a terminal."""
         if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
             if not self.page.address:
                 say("The fit has ended before its page was served.")
@@ -135,7 +135,7 @@ class Shown:
 
 @contextlib.contextmanager
 def shown(task: Task, run: Any, saving: Any) -> Iterator[Shown | None]:
-    """Serve a page during a run, where one is asked for; whatever ends the run early ends the page, and says so on it."""
+    """Serve a page during a run, if asked for; if the run ends early, the page says so and ends."""
     if not task.watching.get("watch"):
         yield None
         return

@@ -8,20 +8,20 @@ from typing import Any, Self
 
 from online_psp.cli._errors import say
 
-_LOOK_EVERY = 1.0  # seconds between read-outs of the variance at least; never more than a twentieth of the time
+_LOOK_EVERY = 1.0  # least seconds between reads of the variance, which take at most a twentieth of the time
 _DRAW_EVERY = 0.1
 _LINE_EVERY = 10.0
 
 
 class Progress:
-    """Says how a run is going: rows, rows/s, time left, share of variance explained, age of the last checkpoint, memory.
+    """Shows the progress of a run: rows, rows/s, time left, share of variance explained, age of the last checkpoint, memory.
 
     Parameters
     ----------
     run : runs.Run
     saving : runs.Saving
     shown : bool
-        False says nothing.
+        Whether to show anything.
     """
 
     def __init__(self, run: Any, saving: Any, shown: bool) -> None:
@@ -69,7 +69,7 @@ class Progress:
             self.bar.stop()
 
     def update(self, _: Any = None) -> None:
-        """Show how things stand, if it is time to."""
+        """Show the progress, if it is time to."""
         now = time.monotonic()
         if self.bar is not None and now >= self.next_draw:
             self.next_draw = now + _DRAW_EVERY
@@ -104,7 +104,7 @@ class Progress:
         return [f"{(self.total - self.run.done) * (now - self.began) / self.run.passed:,.0f} s left"]
 
     def _look(self, now: float) -> None:
-        """Read the variance out, so seldom that it costs little."""
+        """Read the variance, seldom enough that it costs little."""
         if now >= self.next_look and self.run.learned:
             self.explained = float(self.run.model.explained_variance_ratio_.sum())
             self.next_look = now + max(_LOOK_EVERY, 20 * (time.monotonic() - now))

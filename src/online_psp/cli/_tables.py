@@ -1,4 +1,4 @@
-"""From the rows of a source to a table of results, a row for each row: what `psp transform` and `psp score` share."""
+"""Tables of results, one row for each row of a source: what `psp transform`, `psp impute` and `psp score` share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from online_psp.cli._options import check_on_bad_row
 from online_psp.cli._writers import FORMATS, Table, append_to
 from online_psp.io.files import OutputError
 
-_PROMPT = 0.25  # seconds after which rows that have come through a pipe are written
+_PROMPT = 0.25  # seconds after which rows from a pipe are written
 
 TableOutput = Annotated[Path, typer.Option("--output", "-o", help="Output file: .npy, .csv or .parquet; - writes CSV to standard output.")]
 Form = Annotated[
@@ -41,7 +41,7 @@ class Job(NamedTuple):
     as_json: bool = False
 
     def checked(self) -> Job:
-        """The same with its format, or a usage error before anything is read."""
+        """The job with its format; ends with a usage error before anything is read."""
         form = _format(self.output, self.form)
         check_on_bad_row(self.on_bad_row)
         check_not_source(self.output, [str(self.model), *self.sources])
@@ -51,18 +51,18 @@ class Job(NamedTuple):
 
 
 class Way(Protocol):
-    """From rows to results."""
+    """A function from rows to results."""
 
     @property
     def names(self) -> list[str]:
-        """Of the columns of results."""
+        """Names of the columns of results."""
 
     def __call__(self, rows: Any) -> Any:
         """Results (n, number of names) of good rows (n, D)."""
 
 
 def write_table(job: Job, source: Any, way: Way, reading: dict[str, Any], *, whole: tuple[str, ...] = (), numbered: bool = False) -> None:
-    """Write what becomes of each row of a source, and say so; where asked for, each row's number from 1 comes first."""
+    """Write the results for each row of a source, and report; with `numbered`, the row's number from 1 comes first."""
     assert job.form is not None
     ids = [*(reading.get("ids") or []), *([reading["time_column"]] if "time_column" in reading else [])]
     if ids and job.form == "npy":
@@ -92,7 +92,7 @@ def write_table(job: Job, source: Any, way: Way, reading: dict[str, Any], *, who
 
 
 def order_for(model: Any, known: list[str] | None, source: Any, path: Path) -> Any:
-    """Which column of the source each feature of a model is; None where they are in order."""
+    """The column of the source for each feature of a model; None if they are in order."""
     from online_psp.io.names import order_of
 
     order = order_of(known, source.feature_names, source.name, str(path))
@@ -135,7 +135,7 @@ def _format(output: Path, form: str | None) -> str:
 
 
 def _converted(job: Job, source: Any, way: Way, numbered: bool, counts: dict[str, int]) -> Iterator[tuple[Any, Any]]:
-    """Results and ids, block by block; NaN where a row was bad."""
+    """Results and ids, block by block; NaN for bad rows."""
     import numpy as np
 
     looked, width = [time.monotonic()], len(way.names)
@@ -159,7 +159,7 @@ def _converted(job: Job, source: Any, way: Way, numbered: bool, counts: dict[str
 
 
 def _carried(block: Any) -> Any:
-    """Ids and times of a block as text, (length, number of them); None where there are none."""
+    """IDs and times of a block as text, (length, number of them); None if there are none."""
     import numpy as np
 
     parts = [] if block.ids is None else [block.ids]

@@ -11,18 +11,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 from online_psp.cli._errors import usage
 
-_ROOM = 128  # for the header of a .npy file, which comes last
+_ROOM = 128  # bytes for the header of a .npy file, which is written last
 
 
 class Table(NamedTuple):
     """The columns of an output."""
 
     names: list[str]
-    """Of scores."""
+    """Names of the columns of scores."""
     ids: list[str]
-    """Of text that is carried through, before them."""
+    """Names of the text columns before them."""
     whole: tuple[str, ...] = ()
-    """Those of the scores that are whole numbers: where the format can tell, they are written as such."""
+    """Scores that are whole numbers, which are written as such if the format allows."""
 
 
 Parts = Iterable[tuple[Any, Any]]
@@ -30,14 +30,14 @@ Parts = Iterable[tuple[Any, Any]]
 
 
 class Format(NamedTuple):
-    """How a kind of file is written from the start, and how its rows are added to another."""
+    """How to write a file of one format, and how to append rows to one."""
 
     write: Callable[[BinaryIO, Parts, Table], None]
     append: Callable[[BinaryIO, Path, Parts, Table], None]
 
 
 def append_to(target: Path, form: str, parts: Parts, table: Table) -> None:
-    """Add rows to a file: a copy with the rows takes its place, so that it is whole at any moment."""
+    """Append rows to a file: a copy with the rows replaces it, so that it is whole at any moment."""
     from online_psp.io.files import replacing
 
     with replacing(target) as file:
@@ -48,7 +48,7 @@ def append_to(target: Path, form: str, parts: Parts, table: Table) -> None:
 
 
 def _write_npy(file: BinaryIO, parts: Parts, table: Table) -> None:
-    """The header comes last, when the number of rows is known, into the room left for it."""
+    """Write a .npy file; the header comes last, when the number of rows is known, into room left for it."""
     import numpy as np
 
     file.write(b"\0" * _ROOM)
@@ -106,7 +106,7 @@ def _write_csv(file: BinaryIO, parts: Parts, table: Table, head: bool = True) ->
 
 
 def _cell(value: float) -> str:
-    return repr(value) if value == value else ""  # what is missing is empty  # noqa: PLR0124
+    return repr(value) if value == value else ""  # missing values are empty  # noqa: PLR0124
 
 
 def _whole_cell(value: float) -> str:

@@ -43,8 +43,8 @@ def bench(
     from online_psp.experiments.plots import save
     from online_psp.experiments.provenance import provenance
 
-    need_matplotlib("psp bench")  # before the minutes that it takes
-    provenance()  # of the code that runs, and not of what the files have become when it ends
+    need_matplotlib("psp bench")  # before minutes of work
+    provenance()  # of the code that runs now: files may change before the end
     size = problems.QUICK if quick else problems.FULL
     times = repeats or (1 if quick else 3)
     chosen = [method for method in methods() if not only or any(part.lower() in method.name.lower() for part in only)]
@@ -78,7 +78,7 @@ def bench(
 
 
 def _command(arguments: Sequence[str]) -> str:
-    """What was asked for, without the folder that it went to."""
+    """The command that was given, without the output folder."""
     kept = [
         word
         for before, word in zip(["", *arguments], arguments, strict=False)

@@ -1,4 +1,4 @@
-"""``psp datasets``: what is known, what is here."""
+"""``psp datasets``: the registered data sets, and which of them are present."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def datasets(
 
 
 def presence(name: str, data_home: Path | None = None) -> tuple[str, str]:
-    """Where a known set is, and its checksum with a word on whether it is the known one."""
+    """Where a known set is, and its checksum, with a word on whether it is right."""
     from online_psp.datasets.registry import KNOWN, checksum, locate
 
     known = KNOWN[name]

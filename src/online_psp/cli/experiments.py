@@ -28,7 +28,7 @@ class Which(StrEnum):
 
 
 class TrackName(StrEnum):
-    """What makes a stream harder; all of them."""
+    """The tracks, which make a stream harder, or all of them."""
 
     drift = "drift"
     missing = "missing"
@@ -39,7 +39,7 @@ class TrackName(StrEnum):
 
 @contextmanager
 def _stoppable(stopped: str = "Stopped. What was done is saved: the same command continues from there.") -> Iterator[None]:
-    """Ctrl-C says how to continue; what somebody's class lacks, and which file is not there, are sentences already."""
+    """Turn Ctrl-C into a sentence that says how to continue; errors about classes and files are sentences already."""
     try:
         yield
     except KeyboardInterrupt:
@@ -51,7 +51,7 @@ def _stoppable(stopped: str = "Stopped. What was done is saved: the same command
 
 
 def _default_jobs() -> int:
-    return min(os.cpu_count() or 1, 8)  # every process holds its data
+    return min(os.cpu_count() or 1, 8)  # every process has its data in memory
 
 
 DataHome = Annotated[Path | None, typer.Option(help="Folder with the data sets, searched before ONLINE_PSP_DATA and the user's cache.")]
@@ -61,7 +61,7 @@ Jobs = Annotated[
 
 
 def whole_command(context: typer.Context) -> str:
-    """The command with every option that has a value, so that it gives the same again whatever the defaults become."""
+    """The command with every option that has a value, so that it gives the same even if defaults change."""
     words = ["psp", context.info_name or ""]
     for parameter in context.command.params:
         value: Any = context.params.get(parameter.name or "")
@@ -75,12 +75,12 @@ def whole_command(context: typer.Context) -> str:
 
 
 def _find_modules_here(algorithms: Sequence[str]) -> None:
-    """Where an algorithm is named by its module: look in the working folder too, after everything else, and say so."""
+    """If an algorithm is named by its module, search the working folder too, after everything else, and say so."""
     modules = dict.fromkeys(text.partition(":")[0] for text in algorithms if ":" in text.partition(",")[0])
     here = os.getcwd()
     if modules and here not in sys.path:
         sys.path.append(here)
-        say(f"Modules of --algorithm are looked for in {here} too, after all other places, and what is found there is run.")
+        say(f"Modules of --algorithm are also searched for in {here}, after all other places; what is found there is run.")
 
 
 def reproduce(

@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
     @property
     def alarms(self) -> Path | None:
-        """Where scores and alarms go."""
+        """The file for scores and alarms."""
         return self.monitoring.get("monitor")
 
 
@@ -150,13 +150,13 @@ def _check(task: Task) -> None:
 
 
 class _Begun(NamedTuple):
-    """What is at hand when the first row is read."""
+    """What a run needs before the first row is read."""
 
     run: Any
     source: Any
     saving: Any
     earlier: Any
-    """The run that the model file held before, if it is not to be overwritten."""
+    """The run in the existing model file, unless it is overwritten."""
 
 
 def _run(task: Task) -> None:
@@ -190,7 +190,7 @@ def _run(task: Task) -> None:
 
 
 def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
-    """Hold the outputs, open the source, and find or make the run."""
+    """Hold the outputs, open the source, and find or create the run."""
     from online_psp.io import runs
     from online_psp.io.files import claimed
 
@@ -220,7 +220,7 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:
-    """How to read: as the run that is resumed did, or with the columns that the model knows, unless other options are given."""
+    """Reading options: those of the resumed run, or the columns that the model knows, unless other options are given."""
     if earlier is None:
         return task.reading
     if task.mode == "resume":
@@ -230,7 +230,7 @@ def _reading(task: Task, earlier: Any) -> dict[str, Any]:
 
 
 def _prepare(task: Task, source: Any, earlier: Any) -> Any:
-    """The run to take to its end."""
+    """The run to start or to continue."""
     from online_psp.io import runs
 
     if task.at_end and not source.once:
@@ -261,7 +261,7 @@ def _begin(task: Task, source: Any) -> Any:
 
     wanted = task.settings.get("n_components")
     if wanted is None:
-        usage("Say how many components: -k 16, or -k 0.95 for as many as explain 95 % of the variance.")
+        usage("Give the number of components: -k 16, or -k 0.95 for as many as explain 95 % of the variance.")
     if wanted > source.features:
         features = f"{source.features} feature{'s' if source.features != 1 else ''}"
         usage(f"{source.name} has {features}, fewer than the {wanted} components asked for.")
@@ -272,7 +272,7 @@ def _begin(task: Task, source: Any) -> Any:
 
 
 def _check_options(task: Task, run: Any, feeding: bool = True) -> None:
-    """Options given with --resume or --update must be those that the model was begun with."""
+    """Refuse options with --resume or --update that differ from those that the model was begun with."""
     known = {name: getattr(run.model, name) for name in task.settings}
     known |= {name: getattr(run, name) for name in task.feeding if feeding and name != "epochs"}
     for name, value in known.items():
@@ -299,8 +299,8 @@ def _stopped(task: Task, run: Any, saving: Any) -> CommandError:
 
 
 def _left(task: Task, run: Any, saving: Any, earlier: Any) -> str:
-    """After bad data, or a disk that is full: what the output holds."""
-    if saving.path != task.output:  # which is somebody else's now
+    """What the output holds after bad data or a full disk, for the error message."""
+    if saving.path != task.output:  # another process has written it
         return ""
     if saving.last is None and earlier is None:
         return f" {task.output} is what it was before this run." if task.output.exists() else ""

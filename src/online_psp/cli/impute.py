@@ -13,12 +13,12 @@ from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, or
 
 
 class Filling(NamedTuple):
-    """From rows with holes to full ones."""
+    """Fills the missing values of rows."""
 
     model: Any
     names: list[str]
     order: Any
-    """Which column of the source each feature is; None where they are in order."""
+    """The column of the source for each feature; None if they are in order."""
 
     def __call__(self, rows: Any) -> Any:
         from online_psp.io.names import ordered

@@ -11,7 +11,7 @@ from online_psp.cli._common import names_of, print_json
 from online_psp.cli._errors import plain
 
 _BARS = 20
-_NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, and without effect
+_NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, but without effect
 _NAMES = 12
 
 
@@ -106,7 +106,7 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _scree(ratios: list[float], width: int) -> str:
-    """A bar a component, eighths of a character fine."""
+    """One bar per component, to an eighth of a character."""
     largest = max(ratios) or 1.0
     lines, total = [], 0.0
     for i, ratio in enumerate(ratios):

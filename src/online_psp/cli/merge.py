@@ -54,7 +54,7 @@ def _text(path: Path) -> str:
 
 
 def _check_names(known: list[str] | None, found: list[str] | None, path: Path, first: Path) -> Any:
-    """Models have no order in common unless their columns have."""
+    """The order of the columns of one model in another, by name; fails if they cannot be matched."""
     from online_psp.io.names import order_of
     from online_psp.io.sources import SourceError
 

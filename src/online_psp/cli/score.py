@@ -17,7 +17,7 @@ _ALPHA = 0.01
 
 
 class Scoring(NamedTuple):
-    """From rows to T², SPE, their limits and whether one of them is exceeded."""
+    """Scores rows: T², SPE, their limits, and whether one of them is exceeded."""
 
     model: Any
     seen: Any
@@ -25,7 +25,7 @@ class Scoring(NamedTuple):
     t2_limit: float
     spe_limit: float
     order: Any
-    """Which column of the source each feature is; None where they are in order."""
+    """The column of the source for each feature; None if they are in order."""
 
     @property
     def names(self) -> list[str]:
@@ -40,7 +40,7 @@ class Scoring(NamedTuple):
 
         with np.errstate(over="ignore", invalid="ignore"):
             scores = scores_of(self.seen, check_rows(self.model, ordered(rows, self.order), None, reset=False))
-        # Good rows are finite: where a score is not a number, its row was too far away for floating point.
+        # Good rows are finite: if a score is NaN, its row was too far away for floating point.
         t2, spe = (np.where(np.isnan(each), np.inf, each) for each in scores)
         limits = np.broadcast_to([self.t2_limit, self.spe_limit], (len(t2), 2))
         return np.column_stack([t2, spe, limits, (t2 > self.t2_limit) | (spe > self.spe_limit)])
@@ -84,7 +84,7 @@ def score(
 
 
 def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
-    """How to score rows; the limit of the SPE is the monitor's, where there was one that has seen enough rows."""
+    """How to score rows; the limit of the SPE is that of the monitor, if there is one that has seen enough rows."""
     from online_psp.monitoring.limits import isotropic_spe_limit, spe_limit_of, t2_limit_of
     from online_psp.monitoring.memory import rows_needed
     from online_psp.monitoring.scores import snapshot

@@ -1,7 +1,7 @@
-"""Where ``psp`` begins: what has to be in place before the libraries are loaded, which takes a second or two.
+"""The start of ``psp``: what has to be in place before the libraries are loaded, which takes a second or two.
 
-A signal that comes in that time ends the process with a sentence, and not with a traceback from inside of some library. And modules beside
-the data are never imported: neither here, nor in the processes that are started from here.
+A signal in that time ends the process with a sentence, not with a traceback from inside some library. And modules beside the data are never
+imported, neither here nor in the processes that are started from here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def psp() -> None:
 
         app()
     finally:
-        for number in heard:  # what is left is to end
+        for number in heard:  # the process only has to end
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -13,18 +13,18 @@ from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, ch
 
 
 class Projection(NamedTuple):
-    """From rows to scores, or back."""
+    """Projects rows to scores, or maps them back."""
 
     model: Any
     names: list[str]
     inverse: bool = False
     order: Any = None
-    """Which column of the source each feature is; None where they are in order."""
+    """The column of the source for each feature; None if they are in order."""
 
     def __call__(self, rows: Any) -> Any:
         from online_psp.io.names import ordered
 
-        if self.inverse:  # scores are few numbers a row: what is sparse may become dense
+        if self.inverse:  # scores are few numbers per row: sparse ones may become dense
             return self.model.inverse_transform(rows.toarray() if hasattr(rows, "toarray") else rows)
         return self.model.transform(ordered(rows, self.order))
 

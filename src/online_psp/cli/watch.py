@@ -18,7 +18,7 @@ def watch(
     serving: dict[str, Any],
     monitor: Annotated[
         Path | None,
-        typer.Option("--monitor", help="Table of psp fit --monitor, for all scores and not the newest only."),
+        typer.Option("--monitor", help="Table written by psp fit --monitor, to show all scores instead of the newest."),
     ] = None,
 ) -> None:
     """Show a model file on a live page, as another process rewrites it, until Ctrl-C."""

@@ -44,7 +44,7 @@ class OnlinePCA(base.MiniBatchTransformer):
     n_components
         Number of components; outputs are named ``pc0``, ``pc1``, …
     algorithm
-        Streaming algorithm to use, a name in `online_psp.ALGORITHMS`.
+        Streaming algorithm to use: "block", "fsm", "sm", "ipca" or "ccipca", as in `online_psp.OnlinePCA`.
     oversample
         Directions kept beyond `n_components`; as many again and 32 more by default.
     whiten

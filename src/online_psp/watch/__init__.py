@@ -1,4 +1,4 @@
-"""Watch a stream in a browser: a live page beside a fit, a loop of one's own, or a model file that another process rewrites.
+"""Watch a stream in a browser: a live page beside a fit, beside your own loop, or of a model file that another process rewrites.
 
 The page is served by a process of its own, so that the learner never waits for it: see `Dashboard`.
 """

@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _take(story: Any, frame: Any) -> None:
-    """Show a hand-over; one that cannot be shown is said on the page, and does not end it."""
+    """Show a hand-over; if it cannot be shown, the page says so and continues."""
     try:
         story.take(frame)
     except Exception as error:
@@ -62,4 +62,4 @@ def _say(told: dict[str, Any]) -> None:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # the reader may still wait for the pipe
+    os._exit(code)  # the reader thread may still wait for the pipe

@@ -34,26 +34,26 @@ _END = 5.0  # seconds for the last frame to arrive
 
 
 class PageError(RuntimeError):
-    """A page that cannot be served."""
+    """The page cannot be served."""
 
 
 class Dashboard:
     """Show a model, or a monitor, on a live page while it learns.
 
-    The page is served by a process of its own. Whatever becomes of that process or of a browser, learning goes on: the learner hands
-    over copies, at most four times a second and spaced by what they cost, and never waits.
+    A separate process serves the page. Learning continues whatever happens to that process or a browser: the learner hands over copies, at
+    most four times a second and less often if they are expensive, and never waits.
 
     Parameters
     ----------
     watched : OnlinePCA or Monitor
-        What learns. With a monitor the page has its scores, limits and alarms; without one it scores a sample of the rows, each before the
-        model shown has learned it, and looks for no drift.
+        The model or monitor to show. With a monitor, the page shows its scores, limits and alarms; without one, it scores a sample of the
+        rows, each before the shown model has learned it, and does not look for drift.
     settings : PageSettings, optional
         Title, host and port, shape of pictures, names of features and IDs.
     facts : callable, optional
         Gives the `Facts` of a run, apart from memory, which the page finds out by itself.
     on_served : callable, optional
-        Called from another thread with `address`, as soon as the page is served or cannot be.
+        Called from another thread with `address`, as soon as the page is served, or cannot be served.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Dashboard:
         self._frames: queue.Queue[Frame | None] = queue.Queue(maxsize=1)
         self._served = threading.Event()
         self.address: dict[str, Any] = {}
-        """What the serving process has said of itself: url, port, or an error; empty until then."""
+        """What the serving process has reported: url and port, or an error; empty until then."""
         self._told, self._closing = self.settings, False
         self._process = _start()
         self._end = weakref.finalize(self, _terminate, self._process)
@@ -107,18 +107,18 @@ class Dashboard:
     # While learning
 
     def update(self, rows: Any, found: Update | None = None, ids: Any = None, numbers: NDArray[np.int64] | None = None) -> None:
-        """Show a block that was just learned; what is not due yet is only noted, in microseconds.
+        """Show a block that was just learned. Most calls only count the rows, which takes microseconds.
 
         Parameters
         ----------
         rows : (n, D) or (D,)
-            As they were learned.
+            The rows as they were learned.
         found : Update, optional
-            What the monitor's `update` or `update_one` has returned.
+            The result of the monitor's `update` or `update_one`.
         ids : (n, number of ID columns), optional
             Text to colour and label rows by.
         numbers : (n,), optional
-            Of the rows in their source, from 1 and ascending.
+            Numbers of the rows in their source, from 1 and ascending.
         """
         if found is None and ids is None and numbers is None and type(rows) is np.ndarray and rows.ndim == 2 and self._monitor is None:
             if self.feed.passes(rows):
@@ -134,7 +134,7 @@ class Dashboard:
         self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
 
     def _name_ids(self, ids: Any, rows: int) -> None:
-        """Give ID columns that have no names some."""
+        """Name ID columns that have no names."""
         if len(ids) != rows:
             raise ValueError(f"ids must have one entry a row: there are {rows} rows, and {len(ids)} entries.")
         count = np.size(ids[0]) if rows else len(self.settings.id_names)
@@ -143,7 +143,7 @@ class Dashboard:
             self.tell(id_names=self.settings.id_names)
 
     def tell(self, **told: Any) -> None:
-        """Say what has become known of the source: ``feature_names``, ``image``, ``title``."""
+        """Tell the page more about the source: ``feature_names``, ``image``, ``title``."""
         self.feed.tell(**told)
 
     @property
@@ -161,7 +161,7 @@ class Dashboard:
         Raises
         ------
         PageError
-            Where it is not.
+            If it is not.
         """
         self._served.wait(seconds)
         if "url" not in self.address:
@@ -169,12 +169,12 @@ class Dashboard:
         return str(self.address["url"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page, as it stands, to one HTML file that needs no server."""
+        """Write the page, as it is now, to one HTML file that needs no server."""
         from online_psp.io.files import replacing
 
         self.wait()
         url = self.address["near"] + "save"
-        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the page is no business of a proxy
+        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
         try:
             with straight.open(url, timeout=_START) as answer:
                 data = answer.read()
@@ -194,13 +194,13 @@ class Dashboard:
     # Ending
 
     def finish(self, status: str = "finished", note: str = "") -> None:
-        """Hand over the model as it stands at the end; the page stays until `close`."""
+        """Hand over the final model; the page stays until `close`."""
         self._status = status, note
         with contextlib.suppress(queue.Full):
             self._frames.put(self.feed.finish(self._model), timeout=_END if self.alive else 0)
 
     def close(self, status: str = "finished", note: str = "") -> None:
-        """Show how it ended, and end the page; one that is not served yet nobody looks at."""
+        """Show how the run ended, and end the page."""
         self._closing = True
         if self._process.poll() is None and self._served.is_set():
             self.finish(status, note)
@@ -229,7 +229,7 @@ class Dashboard:
         """Pass a frame on, unless the one before is still on its way: then it is not even made."""
         if self._frames.full() or not self.alive:
             return False
-        with contextlib.suppress(queue.Full):  # the last frame came in between
+        with contextlib.suppress(queue.Full):  # another frame came in between
             self._frames.put_nowait(frame())
         return True
 
@@ -238,7 +238,7 @@ class Dashboard:
         return self._facts()._replace(status=status, note=note)
 
     def _write(self) -> None:
-        """Write what the page is about, and then frames, to the serving process, for as long as it takes them."""
+        """Write the settings, and then frames, to the serving process, for as long as it accepts them."""
         file: Any = self._process.stdin
         with contextlib.suppress(OSError, ValueError):
             frames.write(file, asdict(self._told))
@@ -248,7 +248,7 @@ class Dashboard:
             file.close()
 
     def _listen(self) -> None:
-        """Hear where the page is served, and that it no longer is."""
+        """Listen to the serving process: where the page is, and when it ends."""
         file: Any = self._process.stdout
         with contextlib.suppress(OSError, ValueError):
             for line in file:
@@ -272,13 +272,13 @@ def seen_by(watched: OnlinePCA | Monitor) -> int:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """Start the serving process; it is in a session of its own, so that Ctrl-C is the learner's to handle, and ends with the pipe."""
+    """Start the serving process, in a session of its own, so that Ctrl-C goes to the learner only; it ends with the pipe."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # leave the cores alone
     home = Path(__file__).resolve().parents[2]
     if home.name not in ("site-packages", "dist-packages"):  # where Python does not look by itself
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(home))))
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a module beside the data must not take another's place
+        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a module beside the data must not replace another
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("ONLINE_PSP_WATCH_DEBUG") else subprocess.DEVNULL,

@@ -30,7 +30,7 @@ from online_psp.watch.frames import Facts, Frame, Piece, Witness
 from online_psp.watch.waiting import WaitingScores
 
 EVERY = 0.25
-"""Seconds between two hand-overs, at least."""
+"""Least seconds between two hand-overs."""
 _SHARE = 200  # a hand-over may take one part in so many of the time
 _SELDOM = 1.0  # seconds after which the clock's time counts too,
 _SELDOM_SHARE = 1000  # and a hand-over may take one part in so many of that: on a busy machine little of it is the learner's
@@ -50,7 +50,7 @@ class Feed:
     offer : callable
         Takes what makes a frame, and says whether it made one: False while the one before is still on its way.
     facts : callable, optional
-        Gives the `Facts` of a run.
+        Returns the `Facts` of a run.
     monitored : bool
         Whether a monitor scores every row.
     """
@@ -63,7 +63,7 @@ class Feed:
         self.row = 0
         """Number of the newest row."""
         self.handed_over = 0
-        """How many frames."""
+        """Number of frames."""
         self._look_next = -math.inf  # clock's time from which on it may be time to copy something
         self._last_cost = 0.0
         self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
@@ -79,11 +79,11 @@ class Feed:
 
     @property
     def uncharted(self) -> int:
-        """Scored rows that the charts leave out, since the page did not keep up."""
+        """Scored rows that the charts leave out, because the page did not keep up."""
         return self._scores.dropped
 
     def tell(self, **told: Any) -> None:
-        """Say what has become known of the source."""
+        """Tell the page more about the source."""
         with self._lock:
             self._told = {**(self._told or {}), **told}
 
@@ -110,10 +110,10 @@ class Feed:
         model : OnlinePCA
         rows : (n, D)
         numbers : (n,), optional
-            Of the rows in their stream, ascending; by default they follow those before.
+            Numbers of the rows in their stream, ascending; by default they continue from the last.
         ids : (n, number of ID columns), optional
         found : Update, optional
-            What the monitor said of them.
+            What the monitor said about them.
         """
         with self._lock:
             now, count = time.monotonic(), rows.shape[0]
@@ -169,7 +169,7 @@ class Feed:
         self._slot_cost += time.perf_counter() - began
 
     def _keep_scores(self, count: int, numbers: NDArray[np.int64] | None, found: Update) -> None:
-        """Keep what a monitor said of the next rows; their numbers follow those before where none are given."""
+        """Keep what a monitor said about the next rows; by default their numbers continue from the last."""
         self._monitored = True
         if count == 1 and not self._unplaced:
             self._outliers += bool(found.outlier)

@@ -46,13 +46,13 @@ class Follower:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin with a file of which nothing is known."""
+        """Forget everything about the file."""
         self._shown = 0
         self._listed: set[int] = set()
         self._tail = None if self._table is None else TableTail(self._table)
 
     def look(self) -> bool:
-        """Read the file if it has changed; whether there is more to tell.
+        """Read the file if it has changed; returns whether there is anything new to show.
 
         Raises
         ------
@@ -80,13 +80,13 @@ class Follower:
         while not stop.wait(_EVERY):
             try:
                 news = self.look()
-            except Exception as error:  # the page must not stand still in silence
+            except Exception as error:  # the page must say why it stands still
                 news = self._told(f"{self.path} cannot be shown ({type(error).__name__}: {error}).")
             if news:
                 tell()
 
     def _told(self, note: str) -> bool:
-        """Show, or take away, one sentence on what is wrong with the file."""
+        """Show one sentence on what is wrong with the file, or remove it."""
         if note == self._note:
             return False
         self._note = note

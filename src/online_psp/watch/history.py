@@ -1,4 +1,4 @@
-"""Histories of fixed size: whatever the length of a stream, so much of it is kept, and no large value is lost."""
+"""Histories of fixed size for streams of any length, which lose no large value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Trace:
     Parameters
     ----------
     capacity : int
-        Points kept at most.
+        Most points to keep.
     width : int
-        Values of a point.
+        Number of values per point.
     """
 
     def __init__(self, capacity: int, width: int) -> None:
@@ -30,7 +30,7 @@ class Trace:
         self._stride, self._count = 1, 0
 
     def add(self, row: int, values: Floats) -> None:
-        """Take a point; fewer than `width` values are filled up with NaN, and more are cut off."""
+        """Add a point; missing values are filled with NaN, and values beyond `width` are dropped."""
         point = np.full(1 + self.width, math.nan)
         point[0] = row
         point[1 : 1 + min(self.width, len(values))] = values[: self.width]
@@ -80,7 +80,7 @@ class Stretches:
     Parameters
     ----------
     capacity : int
-        Stretches kept at most; even.
+        Most stretches to keep; an even number.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -94,7 +94,7 @@ class Stretches:
         self._over = np.full((2, capacity), -math.inf)
 
     def add(self, numbers: NDArray[np.int64], found: Update) -> None:
-        """Take the scores of rows, in their order; rows that have none are passed over."""
+        """Add the scores of rows, in their order; rows without scores are skipped."""
         known = np.isfinite(found.t2) | np.isfinite(found.spe)
         if not known.any():
             return
@@ -149,7 +149,7 @@ class Newest:
     Parameters
     ----------
     capacity : int
-        Rows kept.
+        Number of rows to keep.
     """
 
     def __init__(self, capacity: int) -> None:

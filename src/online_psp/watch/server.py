@@ -1,4 +1,4 @@
-"""The server of the page: on this machine only, or behind a token; it answers questions and takes no orders."""
+"""The server of the page: for this machine only, or behind a token; it is read-only."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class PageServer:
     Attributes
     ----------
     port : int
-        Where it listens: the one asked for, or the next that was free.
+        Port that it listens at: the requested one, or the next free one.
     url : str
-        As others reach it.
+        Address for others.
     near : str
-        As this machine reaches it, whatever name it has.
+        Address on this machine.
     """
 
     def __init__(self, story: Story, settings: PageSettings) -> None:
@@ -95,7 +95,7 @@ class PageServer:
         )
 
     def _open(self, document: Document) -> None:
-        """Lay out the page of a browser that has just come; one that knows this machine by a foreign name finds it empty."""
+        """Lay out the page of a new browser; it stays empty if the browser calls this machine by a foreign name."""
         context = document.session_context
         request = None if context is None else context.request
         if request is not None and not self.knows(str(request.headers.get("Host", ""))):
@@ -106,14 +106,14 @@ class PageServer:
         document.on_session_destroyed(functools.partial(self._forget, key))
 
     def knows(self, host: str) -> bool:
-        """Whether a browser may call the server so: where there is no token, a name that others point at this machine could be theirs."""
+        """Whether a browser may use this host name: without a token, a foreign name that points at this machine is refused."""
         return bool(self.settings.token) or host.rpartition(":")[0] in _NAMES
 
     def _forget(self, key: str, _: Any) -> None:
         self._pages.pop(key, None)
 
     def tell(self) -> None:
-        """Say, from any thread, that the story has more to tell."""
+        """Announce, from any thread, that the story has changed."""
         self.loop.add_callback(self._tell)
 
     def _tell(self) -> None:
@@ -138,7 +138,7 @@ class PageServer:
         self._server.stop()
 
     def stop(self) -> None:
-        """End, from any thread, once browsers have drawn the last numbers or had time to."""
+        """End the server, from any thread, once browsers have drawn the last numbers or had time to."""
         self.story.closing = True
         self.story.refresh()
         self.tell()
@@ -151,7 +151,7 @@ class PageServer:
         self.loop.add_callback(self.loop.stop)
 
     def session_document(self, session: str | None) -> Document:
-        """What a browser shows; or a page as it would be shown to a new one."""
+        """The document of a browser's session, or a new document."""
         page = self._pages.get(session or "")
         if page is not None:
             return page.document

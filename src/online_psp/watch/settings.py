@@ -1,4 +1,4 @@
-"""What a page is about and where it is served: checked before anything starts."""
+"""Settings of a page, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 PORT = 5006
-"""Where a page is served, if nothing else is said and nobody else is there."""
+"""Default port of a page."""
 _LONG = 200  # characters of a name
 _TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of writing
 _UNSEEN = dict.fromkeys((*range(32), *range(127, 160), *map(ord, _TURNS)), "\ufffd") | dict.fromkeys(map(ord, "\t\n\r\u2028\u2029"), " ")
@@ -22,7 +22,7 @@ class MissingServerError(ImportError):
 
 
 def check_installed() -> None:
-    """Raise a MissingServerError where Bokeh is not here, without importing it."""
+    """Raise a MissingServerError if Bokeh is not installed, without importing it."""
     if importlib.util.find_spec("bokeh") is None:
         raise MissingServerError("Watching needs Bokeh: pip install 'online-psp[watch]'.")
 
@@ -36,11 +36,11 @@ class PageSettings:
     title : str
         Shown at the top: the source or the model.
     host : str
-        Address to listen at. Anything but this machine needs, and gets, a token in the address of the page.
+        Address to listen at. If other machines can reach it, the address of the page contains a token.
     port : int
         Port to listen at; if it is busy, the next free one. 0 takes any.
     image : (height, width) or (height, width, channels), optional
-        Shape of the pictures that rows are.
+        Shape of the pictures, if rows are pictures.
     feature_names : list of str, optional
     id_names : list of str
         Names of the ID columns that rows come with.
@@ -53,7 +53,7 @@ class PageSettings:
     feature_names: list[str] | None = None
     id_names: list[str] = field(default_factory=list)
     token: str = ""
-    """Part of every path of the page; empty where it is served to this machine alone."""
+    """Part of every path of the page; empty if only this machine can reach it."""
 
     def __post_init__(self) -> None:
         for name in ("title", "feature_names", "id_names"):
@@ -71,13 +71,13 @@ class PageSettings:
 
 
 def text(value: object) -> str:
-    """A name as one line of text that can be sent and shown: no control characters, nothing that turns the writing around, no end of it."""
+    """A name as one safe line of text: without control characters or changes of writing direction, and not too long."""
     found = str(value).encode("utf-8", "replace").decode().translate(_UNSEEN)
     return found if len(found) <= _LONG else found[: _LONG // 2] + "…" + found[-(_LONG // 2) :]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address, and by a name that can be checked; ``::1`` cannot, and so has a token."""
+    """Whether only this machine can reach an address, by a name that can be checked; ``::1`` cannot be, so it gets a token."""
     return host in ("localhost", "127.0.0.1")
 
 
@@ -90,7 +90,7 @@ def image_shape(text: str) -> tuple[int, ...]:
 
 
 def suited_image(shape: Sequence[int] | None, features: int) -> tuple[int, ...] | None:
-    """A shape of pictures, where it has as many pixels as rows have features; else None."""
+    """The shape of pictures if it has as many pixels as rows have features, otherwise None."""
     if shape is None or len(shape) not in (2, 3) or math.prod(shape) != features:
         return None
     if len(shape) == 3 and shape[2] not in (1, 3):

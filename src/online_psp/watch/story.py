@@ -1,4 +1,4 @@
-"""What a page has to tell, gathered from hand-overs: numbers, histories, the newest rows, components, alarms."""
+"""The contents of a page, gathered from hand-overs: numbers, histories, the newest rows, components, alarms."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Story:
-    """Everything that a page shows. One thread tells it; others read `parts`, which is replaced as a whole.
+    """Everything that a page shows. One thread updates it; others read `parts`, which is replaced as a whole.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Story:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was told so far: what comes is another stream."""
+        """Forget everything: another stream begins."""
         self.model: OnlinePCA | None = None
         self.row = 0
         self._explained, self._variances = Trace(_POINTS, 1), Trace(_POINTS, VARIANCES + 1)
@@ -112,12 +112,12 @@ class Story:
         self._n_alarms += 1
 
     def note_alarm(self, alarm: Alarm, number: int) -> None:
-        """List an alarm of which no more is known."""
+        """List an alarm about which nothing more is known."""
         self._alarms.append(described(alarm, number))
         self._n_alarms += 1
 
     def refresh(self) -> None:
-        """Make the parts of the page anew; the slow ones at most once a second, unless all is over."""
+        """Rebuild the parts of the page; the slow ones at most once a second, except at the end."""
         now = time.monotonic()
         ended = self.facts.status not in ("running", "watching")
         everything = ended or now >= self._slow_next
@@ -127,7 +127,7 @@ class Story:
             self._slow_next = now + max(_SLOW, 4 * (time.monotonic() - began))
 
     def fail(self, note: str) -> None:
-        """Say what is wrong, beside what was known before."""
+        """Show what is wrong, beside the last numbers."""
         self.facts = self.facts._replace(note=note)
         self._build(everything=False)
 
@@ -150,7 +150,7 @@ class Story:
                 self._cloud.add(piece.of(shown), spe[shown])
 
     def _sampled(self, piece: Piece, whole: Any) -> Any:
-        """SPE of the rows that have all their values, which are charted; NaN of the others."""
+        """Chart the rows without missing values; returns their SPE, and NaN for the others."""
         spe = np.full(len(whole), math.nan)
         if whole.any():
             scored = Scored(piece.numbers[whole], self._sampler.score(piece.rows[whole]))
@@ -159,7 +159,7 @@ class Story:
         return spe
 
     def _read(self, model: OnlinePCA) -> None:
-        """Note where the model stands."""
+        """Record the present state of the model."""
         ratios, variances = model.explained_variance_ratio_, np.asarray(model.explained_variance_, dtype=np.float64)
         self._explained.add(self.row, np.array([round(100.0 * float(ratios.sum()), 4)]))
         shown = np.full(VARIANCES + 1, math.nan)
@@ -198,7 +198,7 @@ class Story:
         self.parts = parts
 
     def told(self) -> Columns:
-        """The numbers, as they stand now."""
+        """The present numbers."""
         return {"json": [json.dumps(self._facts())]}
 
     def _scree(self) -> Columns:

@@ -1,4 +1,4 @@
-"""Read the table of scores that ``psp fit --monitor`` writes, while it grows."""
+"""Reads the table of scores that ``psp fit --monitor`` writes, while it grows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST = 32 << 20  # bytes read at a time
 
 
 class TableError(ValueError):
-    """A file that is no table of scores."""
+    """The file is not a table of scores."""
 
 
 class TableTail:
-    """Gives the lines of a table that have come since it was last read.
+    """Reads the lines of a table that are new since the last read.
 
     Parameters
     ----------
@@ -32,16 +32,16 @@ class TableTail:
         self._at = self._last = self._again = 0
 
     def read(self) -> list[Scored]:
-        """Scores that are new; a line that is not complete waits.
+        """The new scores; an incomplete last line waits.
 
         Raises
         ------
         TableError
-            Where this is no such table.
+            If this is no such table.
         """
         found: list[Scored] = []
         with open(self.path, "rb") as file:
-            if file.seek(0, os.SEEK_END) < self._at:  # cut by a run that was resumed: what was cut comes again
+            if file.seek(0, os.SEEK_END) < self._at:  # a resumed run has cut it: those lines come again
                 self._at, self._again = file.tell(), self._last
             while True:
                 file.seek(self._at)
@@ -58,7 +58,7 @@ class TableTail:
                 self._at += end
 
     def _new(self, scored: Scored) -> list[Scored]:
-        """Scores without those that were given before the table was cut."""
+        """Scores without those that were returned before the table was cut."""
         if self._again:
             new = scored.numbers > self._again
             scored = Scored(scored.numbers[new], Update(*(field[new] for field in scored.found)))

@@ -17,13 +17,13 @@ class WaitingScores:
     Parameters
     ----------
     capacity : int
-        Rows kept at most; when there are more, the older half goes.
+        Most rows to keep; when there are more, the older half is dropped.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.dropped = 0
-        """Rows that have gone without being taken."""
+        """Rows that were dropped before they were taken."""
         self._count = 0
         self._numbers = np.zeros(min(_FIRST, capacity), np.int64)
         self._values = np.zeros((len(self._numbers), 4))  # T², SPE, their limits
@@ -32,7 +32,7 @@ class WaitingScores:
         return self._count
 
     def add_one(self, number: int, found: Update) -> None:
-        """Keep what a monitor said of one row; each field is a plain value, or an array of one."""
+        """Keep what a monitor said about one row; each field is a plain value, or an array of one."""
         if self._count == len(self._numbers):
             self._make_room(1)
         self._numbers[self._count] = number
@@ -40,7 +40,7 @@ class WaitingScores:
         self._count += 1
 
     def add(self, numbers: NDArray[np.int64], found: Update) -> None:
-        """Keep what a monitor said of rows."""
+        """Keep what a monitor said about rows."""
         n = min(len(numbers), self.capacity)
         self.dropped += len(numbers) - n
         if self._count + n > len(self._numbers):
@@ -52,7 +52,7 @@ class WaitingScores:
         self._count += n
 
     def take(self) -> list[Scored]:
-        """Everything that waits, which then waits no more. Alarms go another way: ``drift`` is empty."""
+        """Take everything that waits. Alarms are handed over separately: ``drift`` is empty."""
         if not self._count:
             return []
         numbers, (t2, spe, t2_limit, spe_limit) = self._numbers[: self._count].copy(), self._values[: self._count].T.copy()
@@ -60,7 +60,7 @@ class WaitingScores:
         return [Scored(numbers, Update(t2, spe, t2_limit, spe_limit, (t2 > t2_limit) | (spe > spe_limit), np.full(len(t2), "")))]
 
     def _make_room(self, n: int) -> None:
-        """Double the arrays, or, where they are as large as they may be, drop the older half."""
+        """Double the arrays or, if they have their largest size, drop the older half."""
         size = min(self.capacity, max(2 * len(self._numbers), self._count + n))
         kept = self._count if self._count + n <= size else min(self._count // 2, size - n)
         self.dropped += self._count - kept
