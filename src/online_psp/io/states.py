@@ -1,7 +1,7 @@
-"""States as arrays and JSON, and back, by the annotations of their NamedTuples.
+"""Converts states to arrays and JSON, and back, by the annotations of their NamedTuples.
 
 A field ``W: Annotated[Array, "K", "D"]`` is an array of that shape, in the precision of the model; ``Floats`` is always float64. Letters
-that are not known beforehand take their size from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
+without a known size take it from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
 them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples are stored as JSON.
 """
 
@@ -34,7 +34,7 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def unflatten(kind: type[T], fields: Fields, sizes: dict[str, int], dtype: Any) -> T:
-    """A NamedTuple again, every field checked; `sizes` gives the letters that are known, and takes in the others."""
+    """Rebuild a NamedTuple, with every field checked; `sizes` gives the known letters, and the others are added to it."""
     hints = get_type_hints(kind, include_extras=True)
     return kind(**{name: _field(hint, name, fields, sizes, dtype) for name, hint in hints.items()})
 

@@ -1,4 +1,4 @@
-"""Rows from anywhere, a block at a time, in a few blocks' memory.
+"""Sources of rows: read from anywhere, one block at a time, in the memory of a few blocks.
 
 >>> import numpy as np
 >>> from online_psp.io.sources import open_source

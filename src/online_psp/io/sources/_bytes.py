@@ -1,4 +1,4 @@
-"""Bytes in pieces: decompressed where they are compressed, and from pipes without ever waiting long."""
+"""Reads bytes in pieces: decompresses them if needed, and never waits long for a pipe."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 Pieces = Iterator[bytes | None]
-"""None: nothing has arrived for a while."""
+"""Pieces of bytes; None means that nothing has arrived for a while."""
 
 
 def pieces_of(file: BinaryIO, patient: bool = True) -> Pieces:
-    """What a file has, as it comes.
+    """The contents of a file, as they arrive.
 
     Parameters
     ----------
     patient : bool
-        Wait for as long as it takes. Otherwise None comes about five times a second while nothing arrives.
+        Whether to wait for as long as it takes. Otherwise None is yielded about five times a second while nothing arrives.
     """
     number = None if patient else _pollable(file)
     if number is None:
@@ -46,7 +46,7 @@ def pieces_of(file: BinaryIO, patient: bool = True) -> Pieces:
 
 
 def _pollable(file: BinaryIO) -> int | None:
-    """The file descriptor, where it can be waited for with a time limit: everywhere but on Windows, and not for what is in memory."""
+    """The file descriptor, if it can be waited for with a time limit: not on Windows, and not for files in memory."""
     try:
         number = file.fileno()
         select.select([number], [], [], 0)
@@ -56,12 +56,12 @@ def _pollable(file: BinaryIO) -> int | None:
 
 
 def compression(head: bytes) -> str | None:
-    """How something that begins like this is compressed."""
+    """The compression of data that begins with these bytes."""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def decompressed(pieces: Pieces, kind: str | None, name: str) -> Pieces:
-    """The same in clear; never more than a piece at a time, however well it was compressed."""
+    """Decompress pieces; never more than one piece at a time, however well the data was compressed."""
     if kind is None:
         return pieces
     if kind == "zstd":
@@ -71,7 +71,7 @@ def decompressed(pieces: Pieces, kind: str | None, name: str) -> Pieces:
 
 
 def _inflated(pieces: Pieces, make: Any, kind: str, name: str) -> Pieces:
-    """One or several compressed streams, one after the other."""
+    """Decompress one or several concatenated streams."""
     machine, begun = make(), False
     for piece in pieces:
         if piece is None:
@@ -99,7 +99,7 @@ def _inflated(pieces: Pieces, make: Any, kind: str, name: str) -> Pieces:
 
 
 def _drained(machine: Any) -> bytes:
-    """What is left inside a machine that has been given everything."""
+    """The rest of a decompressor's output after all input."""
     try:
         return bytes(machine.decompress(b"", PIECE))
     except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
@@ -107,7 +107,7 @@ def _drained(machine: Any) -> bytes:
 
 
 def _zstd(pieces: Pieces, name: str) -> Pieces:
-    """By the library of the extra `arrow`; the standard library has it from Python 3.14 on."""
+    """Decompress zstd with pyarrow (extra `arrow`); the standard library has it from Python 3.14 on."""
     try:
         import pyarrow as pa
     except ImportError:
@@ -124,7 +124,7 @@ def _zstd(pieces: Pieces, name: str) -> Pieces:
 
 
 class Owning(io.RawIOBase):
-    """A file that closes others with itself: the one it is decompressed from, the archive that it is in."""
+    """A file that closes others with itself: the compressed file, or the archive that it is in."""
 
     def __init__(self, inner: Any, *others: Any) -> None:
         self.inner, self.others = inner, others
@@ -187,7 +187,7 @@ class AsFile(io.RawIOBase):
 
 
 def clear_file(file: BinaryIO, name: str) -> BinaryIO:
-    """A file that is read forward, decompressed where its first bytes say that it is compressed."""
+    """A file to read forward, decompressed if its first bytes say that it is compressed."""
     head = file.read(6)
     kind = compression(head)
     if kind is None and file.seekable():

@@ -1,7 +1,7 @@
-"""From lines of text to rows of numbers.
+"""Parses lines of text into rows of numbers.
 
-Three ways, each tried where the one before cannot: all cells of a batch at once, by pyarrow's parser (or NumPy's, where pyarrow is not
-installed); cells as `csv` splits them, where there are quotation marks; and row by row, which finds out which rows are bad, and why.
+There are three ways, each tried if the one before fails: all cells of a batch at once, by pyarrow's parser (or NumPy's, if pyarrow is not
+installed); cells as `csv` splits them, if there are quotation marks; and row by row, which finds which rows are bad, and why.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def parse(batch: Batch, table: Table, quoted: bool) -> Chunk:
 
 
 def _flat_cells(text: bytes, dialect: Dialect, rows: int) -> Any:
-    """All cells, row after row, as an array of strings; None where some row has too few or too many."""
+    """All cells, row after row, as an array of strings; None if a row has too few or too many."""
     import pyarrow as pa
 
     from online_psp.io.sources._compact import compact
@@ -100,7 +100,7 @@ def _indices(rows: int, width: int, columns: list[int]) -> Any:
 
 
 def _numbers(cells: Any, dialect: Dialect) -> Array:
-    """Strings as numbers, at once where they all are, with what stands for missing values replaced where they are not."""
+    """Convert strings to numbers: all at once if possible, otherwise after missing values are replaced."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -128,7 +128,7 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
 
 
 def _by_numpy(text: bytes, table: Table, rows: int) -> Chunk | None:
-    """Where there is no pyarrow: plain numbers only."""
+    """Parse plain numbers, without pyarrow."""
     dialect, choice = table.dialect, table.choice
     if choice.ids or choice.time is not None or dialect.signs != (".", None) or dialect.na - frozenset(("", "nan", "NaN")) != _PLAIN:
         return None
@@ -193,7 +193,7 @@ def _row_by_row(text: bytes, table: Table, rows: int, quoted: bool) -> Chunk:
 
 
 def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
-    """What is wrong with a row, or its numbers."""
+    """What is wrong with a row, or None, and its numbers."""
     dialect = table.dialect
     if dialect.header and dialect.names and cells[0] in dialect.names and (again := _names_again(cells, dialect.names, table.name)):
         return again, []
@@ -225,7 +225,7 @@ def _names_again(cells: list[str], names: list[str], name: str) -> str | None:
 
 
 def _hint(cell: str, dialect: Dialect) -> str:
-    """What may be done about a text, where that can be guessed."""
+    """A hint on what to do about a text, if that can be guessed."""
     if not any(map(str.isalnum, cell)) and len(cell) < 4:
         return f" (--na-values '{cell}' if it stands for a missing value)"
     for sign in THOUSANDS:

@@ -22,7 +22,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 class Choice(NamedTuple):
-    """Places of columns, from 0."""
+    """Positions of columns, from 0."""
 
     features: list[int]
     ids: list[int]
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the user says about columns."""
+    """The user's options about columns."""
 
     columns: Columns = None
     exclude: Columns = None
@@ -63,14 +63,14 @@ def listed(columns: Columns) -> list[str | int] | None:
 
 
 def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, usable: Sequence[int] | None = None) -> Choice:
-    """The columns that the user means.
+    """The columns that the user chose.
 
     Parameters
     ----------
     names : sequence of str, optional
-        Of all `width` columns.
+        Names of all `width` columns.
     usable : places, optional
-        The columns that are features where the user does not say; all by default.
+        Columns that are features unless the user chooses; all by default.
     """
     ids = places(wanted.ids, names, width, name) or []
     time = places(wanted.time_column, names, width, name)
@@ -149,7 +149,7 @@ def _known(names: list[str]) -> str:
 
 
 def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names that are all different, and those that had to be changed: ``a, a`` becomes ``a, a.1``."""
+    """Unique names, and those that had to be changed: ``a, a`` becomes ``a, a.1``."""
     seen: set[str] = set()
     found, changed = [], []
     for at, given in enumerate(names):
@@ -166,7 +166,7 @@ def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def text_columns(wrong: list[int], features: list[int], names: Sequence[str] | None, name: str) -> str:
-    """A sentence about columns that are text, and what to do about them."""
+    """A sentence about text columns, and what to do about them."""
 
     def shown(at: int) -> str:
         return f"{at} ({names[at]!r})" if names else str(at)
@@ -199,7 +199,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def times_of(cells: Sequence[str], name: str) -> Array:
-    """Seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; what is empty or neither becomes NaN or NaT."""
+    """Times: seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; empty cells become NaN or NaT."""
     try:
         return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
     except ValueError:
@@ -219,7 +219,7 @@ def times_of(cells: Sequence[str], name: str) -> Array:
 
 
 def picked(source: Source, wanted: Wanted) -> Source:
-    """A source with the columns that the user means, for readers that give all of them as numbers."""
+    """A source with the columns that the user chose, for readers that return all columns as numbers."""
     if not wanted.any():
         return source
     choice = choose(wanted, source.feature_names, source.features, source.name)
@@ -254,7 +254,7 @@ def _picked(chunk: Chunk, choice: Choice, name: str) -> Chunk:
 
 
 def _as_text(values: Any) -> Array:
-    """Numbers as ids: whole ones without a point."""
+    """Numbers as IDs: whole numbers without a decimal point."""
     dense = np.asarray(values.toarray() if issparse(values) else values)
     texts = [[str(int(value)) if float(value).is_integer() else repr(value) for value in row] for row in dense.tolist()]
     return np.array(texts, dtype=object).reshape(dense.shape)

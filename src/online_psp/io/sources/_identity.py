@@ -1,11 +1,11 @@
-"""What a source is known by: enough to tell, when a run is resumed, that it is still the same data.
+"""Identities of sources, which tell whether a resumed run still has the same data.
 
 An identity is a JSON object. It holds the names and sizes of the files, digests of the first and the last megabyte of each, and how the
 rows were read. A file that has only grown has the same beginning and, where it used to end, the same end: so digests are stored with the
 range that they cover, and the new file is digested over the *old* ranges (`identity(since=old)`).
 
-What is read as bytes (text, raw binary, pictures) is digested as bytes. What rewrites its header as it grows (NumPy, HDF5, Parquet, …) is
-digested as rows.
+Formats that are read as bytes (text, raw binary, pictures) are digested as bytes. Formats that rewrite their header as they grow (NumPy,
+HDF5, Parquet, …) are digested as rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 MEGABYTE = 1 << 20
-_EACH = 64  # files beyond this many are known by their names and sizes, but for the first and last few
+_EACH = 64  # of more files, all but the first and last few are identified by name and size only
 _ENDS = 8
 _LISTED = 256
 
@@ -28,16 +28,16 @@ class Print(Protocol):
 
     name: str
     unit: str
-    """What ranges count: "bytes" or "rows"."""
+    """Unit of the ranges: "bytes" or "rows"."""
 
     def size(self) -> int | None:
-        """How many there are now; None where nobody knows."""
+        """Present size, in units; None if it is not known."""
 
     def span(self) -> int:
-        """How many of them make about a megabyte."""
+        """Number of units that make about a megabyte."""
 
     def digest(self, start: int, stop: int) -> str | None:
-        """SHA-256 of a range; None where it is not all there, or not known yet."""
+        """SHA-256 of a range; None if it is not all there, or not known yet."""
 
 
 class FilePrint:
@@ -68,7 +68,7 @@ class FilePrint:
 
 
 class HeadPrint:
-    """A stream that passes once: known by its first megabyte, when that has passed."""
+    """A stream that can be read only once, identified by its first megabyte, once that has passed."""
 
     unit = "bytes"
 
@@ -92,7 +92,7 @@ class HeadPrint:
 
 
 class RowsPrint:
-    """A table that can be read from any row on: known by its values."""
+    """A table that can be read from any row on, identified by its values."""
 
     unit = "rows"
 
@@ -111,7 +111,7 @@ class RowsPrint:
         found = hashlib.sha256()
         try:
             rows: Any = self.read(start, stop) if stop > start else ()
-        except Exception:  # damage shows when the rows are read for learning
+        except Exception:  # damage is reported when the rows are read for learning
             return None
         for part in (rows.indptr - rows.indptr[0], rows.indices, rows.data) if hasattr(rows, "indptr") else (rows,):
             found.update(np.ascontiguousarray(part).tobytes())
@@ -124,7 +124,7 @@ def identify(kind: str, prints: Sequence[Print], schema: Mapping[str, Any], grow
     Parameters
     ----------
     since : identity, optional
-        An older one. Where it covers ranges that are still there, they are digested again, under "then".
+        An older identity. The ranges that it covers, if they still exist, are digested again, under "then".
     """
     sizes = [each.size() for each in prints]
     chosen = _chosen(len(prints))
@@ -182,7 +182,7 @@ def _then(prints: Sequence[Print], sizes: Sequence[int | None], old: Mapping[str
 
 
 def _byte(path: Path, at: int) -> int | None:
-    """One byte of a file; where a line used to end without a newline, it tells whether the line was whole."""
+    """One byte of a file; after a last line without a newline, it tells whether that line was whole."""
     try:
         with path.open("rb") as file:
             file.seek(at)
@@ -201,16 +201,16 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def different(old: Mapping[str, Any], new: Mapping[str, Any], position: int) -> str | None:
-    """One sentence that says how a source differs from what it was, or None where it does not.
+    """One sentence that says how a source differs from what it was, or None if it does not.
 
     Parameters
     ----------
     old : identity
-        As it was stored.
+        The stored identity.
     new : identity
         ``source.identity(since=old)``.
     position : int
-        Rows of the source that were done with.
+        Rows of the source that were processed.
     """
     schema, now = _mapping(old.get("schema")), _mapping(new.get("schema"))
     return (

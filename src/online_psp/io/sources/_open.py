@@ -1,4 +1,4 @@
-"""From what the user names to a source: files, folders, patterns, archives, URLs, objects."""
+"""Opens sources: files, folders, patterns, archives, URLs, objects."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _json(place: Place, options: Options) -> Source:
 
 
 def _picking(opener: Opener) -> Opener:
-    """For readers that give all columns, as numbers."""
+    """For readers that return all columns, as numbers."""
     return lambda place, options: picked(opener(place, options), options.wanted)
 
 
@@ -119,7 +119,7 @@ def open_source(
     grey: bool = False,
     max_memory: int | None = None,
 ) -> Source:
-    """Open whatever holds rows.
+    """Open a source of rows.
 
     Parameters
     ----------
@@ -129,39 +129,39 @@ def open_source(
         input, a two-dimensional array, sparse matrix or data frame, or an iterable of rows or blocks of rows. Sparse files (SciPy's
         ``.npz``, Matrix Market, 10x and AnnData) and matrices give blocks of CSR rows, and are never made dense.
     dtype : dtype, optional
-        Working precision, float32 or float64; float32 data stays so by default, and all else becomes float64. For raw binary: what the
-        data is.
+        Working precision, float32 or float64; by default float32 data stays float32 and everything else becomes float64. For raw binary
+        data, its dtype.
     features : int, optional
-        How many values a row of raw binary has. With it, standard input is read as raw binary, otherwise as text.
+        Number of values per row of raw binary data. If given, standard input is read as raw binary, otherwise as text.
     columns, exclude : names, numbers (from 0), ranges ("3-7") or patterns ("gene_*"), optional
-        The columns to learn from, or not to.
+        Columns to learn from, or to leave out.
     header : bool, optional
-        Whether text begins with names; told from the first lines by default.
+        Whether text begins with column names; detected by default.
     delimiter, decimal, thousands, comment, skip_rows, encoding : optional
-        How text is written; told from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
+        Format of text; detected from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
     na_values : sequence of str, optional
         Texts that stand for missing values, besides the usual ones.
     ids : columns, optional
-        Carried through as strings in `Block.ids`, and not learned. Of AnnData, also "obs_names" or a column of obs; of 10x files,
-        "barcodes"; of folders of pictures, "file".
+        ID columns, which are not learned, but passed on as strings in `Block.ids`. For AnnData, also "obs_names" or a column of obs; for
+        10x files, "barcodes"; for folders of pictures, "file".
     time_column : column, optional
-        Carried through in `Block.times`, and not learned.
+        Column of times, which is not learned, but passed on in `Block.times`.
     keep_index : bool, optional
-        Learn an unnamed first column of row numbers, which is left out otherwise.
+        Whether to learn an unnamed first column of row numbers; it is left out by default.
     missing : {"error", "keep"}
         "keep" leaves missing values in the rows, as NaN.
     final : bool, optional
         Whether a last line without a line end is a row. By default it is, unless the file changes while it is read.
     grey : bool
-        Turn pictures in colour into grey ones.
+        Whether to turn colour pictures into grey ones.
     max_memory : int, optional
-        Bytes that one block may take; a quarter of the machine's memory by default.
+        Most bytes that one block may take; a quarter of the machine's memory by default.
 
     Raises
     ------
     SourceError
-        For data that is not what it should be; `UnknownSourceError` and `MissingExtraError`, which are SourceErrors, for something that
-        cannot be told to be a source, and for a format whose library is not installed.
+        If the data cannot be used. Its subclasses: `UnknownSourceError`, if something is not recognised as a source, and
+        `MissingExtraError`, if the library for a format is not installed.
     """
     if features is not None and features < 1:
         raise UnknownSourceError(f"A row must have at least 1 feature; got {features}.")

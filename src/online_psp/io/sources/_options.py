@@ -1,4 +1,4 @@
-"""What may be said about a source besides its name."""
+"""The options of a source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Options:
     max_memory: int = field(default_factory=default_max_memory)
 
     def check(self, needed: int, what: str, name: str) -> None:
-        """Raise a SourceError where something would take more memory than is allowed; called before it is allocated."""
+        """Raise a SourceError if something would take more memory than is allowed; called before it is allocated."""
         if needed > self.max_memory:
             raise SourceError(
                 f"{name}: {what} would take {megabytes(needed)}, and {megabytes(self.max_memory)} are allowed; "
@@ -34,13 +34,13 @@ class Options:
             )
 
     def schema(self) -> dict[str, Any]:
-        """What a resumed run must have said in the same way."""
+        """The options that must be the same in a resumed run."""
         wanted = {key: listed(value) for key, value in self.wanted._asdict().items()}
         said = {"columns": wanted["columns"], "exclude": wanted["exclude"], "ids": wanted["ids"], "time_column": self.wanted.time_column}
         return {**said, "na_values": sorted(self.text.na_values or ())}
 
     def common(self) -> dict[str, Any]:
-        """What every Source takes from the options."""
+        """Keyword arguments that every Source takes from the options."""
         given = self.text.na_values or ()
         return {
             "missing": self.missing,

@@ -1,4 +1,4 @@
-"""Where bytes come from: a local file, a URL, a member of a zip archive; and which files a name stands for."""
+"""Places of bytes: local files, URLs, members of zip archives; and the files that a name stands for."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Place:
     """A sequence of bytes with a name."""
 
     name: str
-    """For messages: what the user wrote, or would."""
+    """The name for messages, as the user wrote it or would write it."""
     open: Callable[[], BinaryIO] = field(repr=False)
     """Opens it at its first byte."""
     size: int | None = None
     path: Path | None = None
-    """Where it is a local file."""
+    """The path, if it is a local file."""
     remote: Any = None
-    """fsspec's file system and the path in it, where it is neither local nor in an archive."""
+    """fsspec's file system and the path in it, if it is neither local nor in an archive."""
 
     @property
     def short(self) -> str:
@@ -42,7 +42,7 @@ class Place:
         return PurePosixPath(self.name.replace(os.sep, "/")).name
 
     def print(self) -> Print:
-        """What it is known by."""
+        """Its identity."""
         return FilePrint(self.path, self.short) if self.path is not None else _OpenedPrint(self)
 
 
@@ -65,7 +65,7 @@ class _OpenedPrint:
             with self.place.open() as file:
                 file.seek(start)
                 data = file.read(stop - start)
-        except Exception:  # the many of remote file systems: what cannot be read again is not known
+        except Exception:  # remote file systems raise many errors: what cannot be read is not known
             return None
         return hashlib.sha256(data).hexdigest() if len(data) == stop - start else None
 
@@ -84,7 +84,7 @@ def split_member(text: str) -> tuple[str, str | None]:
 
 
 def similar(path: Path) -> str:
-    """`` (is x.csv meant?)``, where the folder has something of nearly that name."""
+    """`` (is x.csv meant?)`` if the folder has something with a similar name, otherwise empty."""
     try:
         names = [each.name for each in path.parent.iterdir()][:10_000]
     except OSError:
@@ -140,7 +140,7 @@ def _remote_place(system: Any, path: str, name: str) -> Place:
 
 
 def expand(text: str) -> list[Path] | None:
-    """The files that a pattern stands for, in natural order; None where the text is not a pattern."""
+    """The files that match a pattern, in natural order; None if the text is not a pattern."""
     if not _GLOB.search(text) or os.path.exists(text):
         return None
     found = natural(each for each in glob.glob(os.path.expanduser(text), recursive=True) if os.path.isfile(each))
@@ -150,7 +150,7 @@ def expand(text: str) -> list[Path] | None:
 
 
 def natural(names: Any) -> list[Any]:
-    """In the order in which people number things: part2 before part10."""
+    """Sort in natural order: part2 before part10."""
     return sorted(names, key=natural_key)
 
 
@@ -160,7 +160,7 @@ def natural_key(name: Any) -> list[tuple[int, str]]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder and of those inside it, but hidden ones, in natural order."""
+    """The files in a folder and its subfolders, except hidden ones, in natural order."""
     found = (file for file in folder.rglob("*") if file.is_file())
     kept = [file for file in found if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)]
     return sorted(kept, key=lambda file: natural_key(file.relative_to(folder)))

@@ -1,4 +1,4 @@
-"""Rows of cells that have types already: JSON lines and Excel sheets."""
+"""Rows whose cells already have types: JSON lines and Excel sheets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Record(NamedTuple):
     """A row as the file has it."""
 
     number: int
-    """Of its line or row in the file, from 1."""
+    """Number of its line or row in the file, from 1."""
     cells: Any
     """A list of values, a dict of them by name, or a str that says why there is neither."""
 
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
     names: list[str] | None
     widths: list[int]
-    """How many values each column has: more than one where it has lists."""
+    """Number of values of each column: more than one if it has lists."""
     choice: Choice
     name: str
     na: frozenset[str]
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
 
 
 def open_jsonl(feed: Feed, options: Options) -> Source:
-    """One object or one list of numbers a line."""
+    """Open JSON lines: one object, or one list of numbers, per line."""
     kept: list[Lines] = []
 
     def records() -> Iterator[Record | None]:
@@ -229,7 +229,7 @@ def _is_table(cells: Any, name: str) -> bool:
 
 
 def _shape(first: list[Record], options: Options, name: str, notes: list[str], warnings: list[str]) -> tuple[Shape, int]:
-    """What the records must have, and how many of them come before the first row."""
+    """The shape that records must have, and the number of records before the first row."""
     good = [record.cells for record in first if not isinstance(record.cells, str)]
     if not good:
         raise SourceError(f"{name}, line {first[0].number}: it {first[0].cells}.")
@@ -273,7 +273,7 @@ def _names(good: list[Any], kinds: Kinds, options: Options, notes: list[str]) ->
 
 
 def _width(rows: list[Any]) -> int:
-    """How many cells a row has, but for those that are empty in all of them at the end."""
+    """The number of cells per row, without trailing cells that are empty in all rows."""
     return max((at + 1 for row in rows if isinstance(row, list) for at, cell in enumerate(row) if cell is not None), default=0)
 
 
@@ -297,7 +297,7 @@ def _in_order(cells: Any, names: list[str] | None, width: int) -> Any:
 
 
 def _value(value: Any, na: frozenset[str]) -> float | str:
-    """A number, NaN for what is missing, or the text that is not one."""
+    """A number, NaN for a missing value, or the text if it is neither."""
     if value is None:
         return np.nan
     if isinstance(value, bool | int | float):
@@ -344,7 +344,7 @@ def _chunk(records: list[Record], shape: Shape) -> Chunk:
 
 
 def _plain(records: list[Record], shape: Shape) -> Array | None:
-    """All records at once, where they are nothing but numbers and all of them are features."""
+    """Convert all records at once, if they contain nothing but numbers and all columns are features; otherwise None."""
     choice, names = shape.choice, shape.names
     if choice.ids or choice.time is not None or any(width != 1 for width in shape.widths):
         return None
@@ -358,7 +358,7 @@ def _plain(records: list[Record], shape: Shape) -> Array | None:
         rows.append(cells)
     try:
         values = np.array(rows, dtype=np.float64)
-    except OverflowError:  # a whole number beyond all that a float can hold
+    except OverflowError:  # a whole number too large for a float
         return None
     values = values.reshape(len(rows), len(shape.widths))
     return values if choice.features == list(range(len(shape.widths))) else values[:, choice.features]

@@ -12,11 +12,11 @@ from online_psp.io.sources._chunks import recut_chunks
 from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
 
 Open = Callable[[list[str] | None], Source]
-"""Opens a file, with the columns of the first one in its order where they are given."""
+"""Opens a file, with its columns in the given order, if one is given."""
 
 
 def open_several(openers: Sequence[Open], name: str) -> Source:
-    """The rows of all files; names of columns must be the same, in any order."""
+    """The rows of all files; their column names must be the same, in any order."""
     sources: list[Source] = []
     empty: list[EmptySourceError] = []
     for opener in openers:

@@ -1,6 +1,6 @@
-"""What a text file is like: encoding, delimiter, decimal sign, comments, lines before the table, names, row numbers.
+"""Detects the format of text: encoding, delimiter, decimal sign, comments, lines before the table, names, row numbers.
 
-All of it is told from the first lines, may be overruled by an option, and is announced in `Source.notes`.
+All of it is detected from the first lines, can be overridden by an option, and is reported in `Source.notes`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Line = tuple[range, list[str]]  # which lines of the file it is, and its cells
 
 
 class TextOptions(NamedTuple):
-    """What the user says about text; None is for finding out."""
+    """The user's options about text; None means: detect it."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -107,7 +107,7 @@ def logical_lines(text: str) -> list[str]:
 
 
 def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tuple[str, str | None]:
-    """The encoding that the first bytes are in, and a note where it is not UTF-8."""
+    """The encoding of the first bytes, and a note if it is not UTF-8."""
     if wanted is not None:
         try:
             codecs.lookup(wanted)
@@ -127,12 +127,12 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
 
 
 def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> Dialect:
-    """What the first lines tell.
+    """Detect the dialect from the first lines.
 
     Parameters
     ----------
     lines : sequence of str
-        Without their ends; blank ones included. Those that a quoted cell runs over are one.
+        Lines without their ends, including blank ones; the lines of a quoted cell count as one.
     usual : str
         The delimiter that the file's name suggests.
     """
@@ -200,7 +200,7 @@ def _comment(lines: Sequence[str], wanted: str | None) -> str | None:
 
 
 def _delimiter(lines: list[str], usual: str) -> str:
-    """The one that cuts most lines into equally many cells, most of them numbers; where none cuts them, there is one column."""
+    """The delimiter that cuts most lines into equally many cells, most of them numbers; empty if there is one column."""
     best, score = "," if usual == WHITESPACE else usual, (-1.0, 0.0, False)
     below = lines[1:100] or lines
     if _is_decimal_column(lines):

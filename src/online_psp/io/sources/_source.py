@@ -20,19 +20,19 @@ MOST_ROWS, FEWEST_ROWS = 8192, 32
 
 
 class SourceError(ValueError):
-    """Data that cannot be read, or rows that cannot be used; the message names the source, and the row where there is one."""
+    """Data cannot be read, or rows cannot be used; the message names the source, and the row if there is one."""
 
 
 class MissingExtraError(SourceError):
-    """A format whose library is not installed."""
+    """The library for a format is not installed."""
 
 
 class UnknownSourceError(SourceError):
-    """Something that cannot be told to be a source at all, or options that do not fit it."""
+    """Something is not recognised as a source, or options do not fit it."""
 
 
 class EmptySourceError(SourceError):
-    """A file with nothing in it."""
+    """The file is empty."""
 
 
 class BadRow(NamedTuple):
@@ -47,29 +47,29 @@ class Block(NamedTuple):
     """Consecutive rows of a source."""
 
     start: int
-    """How many rows of the source come before it."""
+    """Number of rows of the source before it."""
     length: int
-    """How many rows of the source it covers, bad ones included."""
+    """Number of rows of the source that it covers, including bad ones."""
     rows: Any
-    """(n, D): the good ones, float32 or float64; an array, or a CSR array where the source is sparse."""
+    """(n, D): the good rows, float32 or float64; an array, or a CSR array if the source is sparse."""
     bad: list[BadRow]
     ids: Array | None = None
-    """(length, number of id columns) strings, those of bad rows included; None where no `ids` were asked for."""
+    """(length, number of id columns) strings, including those of bad rows; None if no `ids` were asked for."""
     times: Array | None = None
-    """(length,) float64 seconds or datetime64[us], those of bad rows included; None where no `time_column` was asked for."""
+    """(length,) float64 seconds or datetime64[us], including those of bad rows; None if no `time_column` was asked for."""
 
 
 Deadline = Callable[[], bool]
-"""Says whether the caller wants what has arrived, now."""
+"""Returns whether the caller wants what has arrived, now."""
 
 
 class Chunk(NamedTuple):
-    """What an opener reads: `rows` as they are in the source, and the ones among `length` that could not even be parsed."""
+    """What a reader returns: `rows` as they are in the source, and which of the `length` rows could not be parsed."""
 
     length: int
     rows: Any
     bad: dict[int, str]
-    """Place in the chunk → what is wrong with it; these rows are not in `rows`."""
+    """Position in the chunk → what is wrong with the row; these rows are not in `rows`."""
     ids: Array | None = None
     times: Array | None = None
 
@@ -89,61 +89,61 @@ source that end because ``deadline()`` says so. With a deadline, a slow source g
 
 @dataclass(frozen=True)
 class Source:
-    """Rows from somewhere, a block at a time.
+    """A source of rows, read one block at a time.
 
-    `open_source` makes these. What a user should know about how the rows were taken is in `notes` and `warnings`.
+    Made by `open_source`. `notes` and `warnings` tell the user how the rows were read.
     """
 
     name: str
     features: int
     dtype: np.dtype[Any]
-    """float32 or float64: what the blocks have."""
+    """dtype of the blocks: float32 or float64."""
     read: Reader = field(repr=False)
     total: int | None = None
-    """Rows, where that is known."""
+    """Number of rows, if it is known."""
     once: bool = False
-    """It cannot be read again from the start."""
+    """Whether it can be read only once."""
     feature_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     places: Callable[[int], str] | None = field(default=None, repr=False)
-    """More about where row i (from 0) is: a line, a file."""
+    """Describes where row i (from 0) is: a line, a file."""
     block: int | None = None
-    """How many rows make a block, where the number of features does not tell: for sparse rows."""
+    """Rows per block for sparse rows, for which the number of features does not tell."""
     notes: list[str] = field(default_factory=list)
-    """Sentences that say what was taken for what: header, delimiter, row numbers that were left out, …"""
+    """Sentences about how the data was read: header, delimiter, row numbers that were left out, …"""
     warnings: list[str] = field(default_factory=list)
-    """Sentences about what may be wrong with the data, though it can be read."""
+    """Sentences about what may be wrong with the data."""
     missing: str = "error"
     """"error": a row with a missing value is a bad row; "keep": it has NaN in its place."""
     na_numbers: tuple[float, ...] = ()
     """Numbers that stand for missing values."""
     kind: str = "rows"
     prints: tuple[Print, ...] = field(default=(), repr=False)
-    """What the source is known by; see `identity`."""
+    """The identity of the source; see `identity`."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How it was read: columns, header, delimiter, …"""
     max_memory: int = field(default_factory=default_max_memory, repr=False)
-    """Bytes that one block may take."""
+    """Most bytes that one block may take."""
     column_numbers: list[int] | None = field(default=None, repr=False)
-    """Which column of the file each feature is, from 0; None where they are the same."""
+    """Column of the file, from 0, for each feature; None if they are the same."""
     marks: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What becomes known only as the source is read, for `identity`."""
+    """Facts for `identity` that become known only as the source is read."""
     count: Callable[[], int] | None = field(default=None, repr=False)
-    """Counts the rows, faster than reading them does, where `total` is not known."""
+    """Counts the rows, faster than reading them, if `total` is not known."""
     foreign: bool = False
-    """Errors of the reader are the caller's own (an iterable), and are passed on as they are."""
+    """Whether errors of the reader are the caller's own (an iterable), and are passed on unchanged."""
 
     def blocks(self, size: int | None = None, start: int = 0, *, deadline: Deadline | None = None) -> Iterator[Block]:
         """The rows from number `start` on, `size` at a time.
 
-        Blocks are cut at multiples of `size` counted from `start` and cover good and bad rows alike, so that whoever stops after one of
-        them and starts there again gets the same blocks.
+        Blocks are cut at multiples of `size` from `start`, and cover good and bad rows alike, so that a reader that stops after a block
+        and later starts there again gets the same blocks.
 
         Parameters
         ----------
         deadline : callable, optional
-            For pipes and other slow sources: a block ends early where this says so and a row is waiting. While no row arrives, blocks of
-            length 0 are given about every quarter of a second, so that the caller can see to its timers and signals.
+            For pipes and other slow sources: a block ends early if this returns True and a row is waiting. While no row arrives, a block
+            of length 0 is yielded about every quarter of a second, so that the caller can check its timers and signals.
         """
         size = size or self.block_rows()
         self._check_memory(size)
@@ -153,7 +153,7 @@ class Source:
             at += chunk.length
 
     def _chunks(self, start: int, size: int, deadline: Deadline | None) -> Iterator[Chunk]:
-        """What the reader gives, with every error of a library as one sentence."""
+        """The chunks of the reader, with every library error turned into one sentence."""
         at = start
         chunks = self.read(start, size, deadline)
         while True:
@@ -163,7 +163,7 @@ class Source:
                 raise
             except MemoryError:
                 raise SourceError(f"{self.name}, after row {at}: there is not enough memory to read on; try a smaller --block.") from None
-            except Exception as error:  # whatever a library makes of a damaged file
+            except Exception as error:  # a library may raise anything for a damaged file
                 if self.foreign:
                     raise
                 raise SourceError(f"{self.name}, after row {at}: the data cannot be read ({reason(error)}).") from None
@@ -203,12 +203,12 @@ class Source:
         return rows.astype(native, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=native)
 
     def identity(self, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What this source is known by, as JSON; see `different`.
+        """The identity of this source, as JSON; see `different`.
 
         Parameters
         ----------
         since : identity, optional
-            The one stored when a run was stopped. Needed for comparing with it: the parts that it covers are looked at again.
+            The identity stored when a run was stopped; needed to compare with it, because the parts that it covers are digested again.
         """
         schema = {"features": self.features, "dtype": self.dtype.name, **_names_for_json(self.feature_names), **self.schema}
         schema.update(total=self.total, missing=self.missing, **self.marks)
@@ -223,7 +223,7 @@ class Source:
             )
 
     def block_rows(self) -> int:
-        """As many rows as make a few megabytes."""
+        """Number of rows that make a few megabytes."""
         if self.block is not None:
             return self.block
         row = max(1, self.features) * self.dtype.itemsize
@@ -261,7 +261,7 @@ class Source:
         return f"column {number}" if self.feature_names is None else f"column {number} ({self.feature_names[feature]!r})"
 
     def refused(self, bad: BadRow, fitting: bool = False) -> SourceError:
-        """The error for a row that cannot be used, with the ways on."""
+        """The error for a row that cannot be used, with the options that help."""
         fill = ", --missing impute learns their other values" if fitting and "an empty or NaN value" in bad.problem else ""
         return SourceError(f"{self.where(bad.row)}: it {bad.problem}; --on-bad-row skip leaves such rows out{fill}.")
 
@@ -272,7 +272,7 @@ class Source:
 
 
 def with_holes(rows: Any, numbers: tuple[float, ...]) -> Any:
-    """Rows with NaN for the numbers that stand for missing values."""
+    """Rows with NaN in place of the numbers that stand for missing values."""
     values = rows.data if issparse(rows) else rows
     found = np.isin(values, np.array(numbers, dtype=values.dtype if values.dtype.kind == "f" else np.float64))
     if not found.any():
@@ -292,7 +292,7 @@ def _row_squares(rows: Any, without_nan: bool = False) -> Floats:
 
 
 def _values(rows: Any, i: int) -> tuple[Array, Array]:
-    """What row i has, and in which columns."""
+    """The values of row i, and their columns."""
     if not issparse(rows):
         return rows[i], np.arange(rows.shape[1])
     entries = slice(rows.indptr[i], rows.indptr[i + 1])
@@ -300,30 +300,30 @@ def _values(rows: Any, i: int) -> tuple[Array, Array]:
 
 
 def megabytes(count: int) -> str:
-    """Bytes, for people."""
+    """A number of bytes, formatted for people."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 def reason(error: BaseException) -> str:
-    """What a library says of an error, in one line."""
+    """The message of an error, in one line."""
     text = " ".join((str(error).splitlines() or [""])[0].split()).rstrip(".")
     return text[:300] if text else type(error).__name__
 
 
 def _names_for_json(names: list[str] | None) -> dict[str, Any]:
-    """All names where they are few; many are known by a digest, so that a header stays small."""
+    """All names if they are few; a digest of them if they are many, so that a header stays small."""
     if names is None or sum(map(len, names)) <= 8192:
         return {"feature_names": names}
     return {"feature_names": None, "names_digest": hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()}
 
 
 def sparse_block_rows(rows: int, entries: int) -> int:
-    """How many rows make a block where `rows` of them have so many non-zero entries."""
+    """Rows per block, if `rows` rows have `entries` non-zero entries."""
     return int(np.clip(BLOCK_ENTRIES * rows // max(1, entries), FEWEST_ROWS, MOST_ROWS))
 
 
 def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
-    """float32 stays, all other real numbers become float64, unless something else is wanted."""
+    """The working precision: float32 stays, other real numbers become float64, unless `wanted` says otherwise."""
     if np.dtype(dtype).kind not in "fiub":
         raise SourceError(f"{name} holds {np.dtype(dtype)}, not real numbers.")
     if wanted is None:
@@ -342,7 +342,7 @@ def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
 
 
 def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | None = None) -> Iterator[Chunk]:
-    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows; shorter ones when it is time."""
+    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows; shorter ones at a deadline."""
     waiting: list[Any] = []
     have = 0
     for array in arrays:
@@ -356,7 +356,7 @@ def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | 
             yield Chunk(size, joined(waiting), {})
             waiting, have = [], 0
         if rest.shape[0]:
-            waiting.append(rest.copy())  # so that a large piece is not kept for a small rest of it
+            waiting.append(rest.copy())  # so that a small rest does not keep a large piece in memory
             have += rest.shape[0]
         if have and deadline is not None and deadline():
             yield Chunk(have, joined(waiting), {})
@@ -366,7 +366,7 @@ def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | 
 
 
 def joined(parts: list[Any]) -> Any:
-    """One below the other."""
+    """Concatenate rows."""
     if len(parts) == 1:
         return parts[0]
     return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
@@ -385,6 +385,6 @@ def sliced(array: Any, total: int) -> Reader:
 
 
 def peek(items: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    """The first item, and all of them; None where there is none."""
+    """The first item, or None, and an iterator over all items."""
     first = next(items, None)
     return first, items if first is None else itertools.chain([first], items)

@@ -35,7 +35,7 @@ _PREFIX = 20_000  # of a line, for finding out whether it is a row
 
 @dataclass
 class Feed:
-    """Where the bytes of text come from."""
+    """The origin of the bytes of a text."""
 
     name: str
     place: Place | None = None
@@ -47,7 +47,7 @@ class Feed:
     """How it is compressed."""
 
     def clear(self) -> Pieces:
-        """Decompressed bytes, from the first one on; of a stream, those that were looked at before are given again."""
+        """Decompressed bytes, from the beginning; bytes of a stream that were peeked at come again."""
         if self.place is not None:
             return self._clear_file(self.place)
         if self.rest is None:
@@ -81,7 +81,7 @@ class Feed:
 
 
 def longest_line(options: Options) -> int:
-    """Bytes that a line may have: split into cells, it takes many times that."""
+    """Most bytes of a line: split into cells, it takes many times that."""
     return max(PIECE, options.max_memory // 64)
 
 
@@ -256,7 +256,7 @@ def _schema(dialect: Dialect, options: Options) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads rows, and remembers which lines the latest of them are."""
+    """Reads rows, and remembers the line numbers of the latest."""
 
     def __init__(self, feed: Feed, table: Table, options: Options) -> None:
         self.feed, self.table, self.options = feed, table, options
@@ -274,7 +274,7 @@ class _Reader:
         return ""
 
     def count(self) -> int:
-        """How many rows there are, without parsing them."""
+        """Count the rows, without parsing them."""
         return sum(batch.count for batch in self._lines().batches(0, 1 << 16) if batch is not None)
 
     def read(self, start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
@@ -314,7 +314,7 @@ class _Reader:
         return lines
 
     def _last_line_counts(self) -> bool:
-        """Whether a last line without a line end is a row: not where the file has changed while it was read."""
+        """Whether a last line without a line end is a row: not if the file has changed while it was read."""
         if self.options.final is not None:
             return self.options.final
         return self.stamp is None or self.feed.place is None or self.feed.place.path is None or _stamp(self.feed.place.path) == self.stamp
@@ -344,7 +344,7 @@ def _ahead(batches: Iterator[Batch], work: Callable[[Batch], Chunk]) -> Iterator
             while True:
                 try:
                     batch = next(batches, None)
-                except Exception as error:  # to be raised after what came before it
+                except Exception as error:  # raised after the batches before it
                     batch, failed = None, error
                 if batch is not None:
                     waiting.append((batch, pool.submit(work, batch)))
