@@ -26,101 +26,10 @@ from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._similarity import inverse
 from online_psp.algorithms.fsm import FSM
 from online_psp.engine.checks import check_count, checked_steps
-from online_psp.engine.rows import SparseRows
-from online_psp.engine.sparse_store import SparseStore
-from online_psp.engine.store import DenseStore, Store
 from online_psp.engine.types import Array, Floats, Rate
+from online_psp.integrations import dask_shards as shards
 
 _PATIENCE = 2.0  # seconds between two checks that all workers are still there
-
-# On the workers
-
-
-class Shard:
-    """The columns of one worker: a dense store, and the number of the last request."""
-
-    def __init__(self, basis: Array) -> None:
-        self.store: Store = DenseStore(basis, 0)
-        self.dtype = basis.dtype
-        self.number = 0
-        self.answer: tuple[Floats, Floats] | None = None
-
-    def apply(self, operations: list[tuple[str, tuple[Any, ...]]]) -> None:
-        for name, arguments in operations:
-            getattr(self.store, name)(*arguments)
-
-    def load(self, rows: Any) -> tuple[Floats, Floats]:
-        sparse = issparse(rows)
-        if sparse != isinstance(self.store, SparseStore):
-            basis = self.store.read()
-            self.store = SparseStore(basis, None) if sparse else DenseStore(basis, 0)
-        own: Any = SparseRows(rows.tocsr().astype(self.dtype)) if sparse else np.ascontiguousarray(rows, dtype=self.dtype)
-        return self.store.compress(own)
-
-
-_SHARDS: dict[str, Shard] = {}
-
-
-def _gram(chunk: Any, K: int) -> Floats:
-    """Inner products of the first K rows."""
-    first = chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])
-    first = first.astype(np.float64)
-    return np.asarray(first @ first.T)
-
-
-def _finite(chunk: Any) -> bool:
-    return bool(np.isfinite(chunk.data if issparse(chunk) else chunk).all())
-
-
-def _begin(name: str, chunk: Any, A: Floats, seed: tuple[int, int], dtype: Any) -> tuple[Floats, Floats]:
-    """Start from ``W = A [first rows; random rows]``; the shape of A, (K, K + missing), says how many random rows are needed.
-
-    Returns
-    -------
-    H, P : (K, K)
-        The shard's part of ``W Wᵀ``, and of the first rows' products with W.
-    """
-    K = len(A)
-    first = (chunk[:K].toarray() if issparse(chunk) else np.asarray(chunk[:K])).astype(np.float64)
-    random = np.random.default_rng(seed).standard_normal((A.shape[1] - K, first.shape[1]))
-    _SHARDS[name] = Shard((A @ np.concatenate([first, random])).astype(dtype))
-    return _own_gram(name), np.asarray(first @ _held(name).store.read().astype(np.float64).T)
-
-
-def _own_gram(name: str) -> Floats:
-    basis = _held(name).store.read().astype(np.float64)
-    return np.asarray(basis @ basis.T)
-
-
-def _held(name: str) -> Shard:
-    if name not in _SHARDS:
-        raise RuntimeError("This worker no longer holds its columns, because it was restarted; start the fit anew.")
-    return _SHARDS[name]
-
-
-def _request(name: str, number: int, operations: list[Any], chunk: Any, start: int, stop: int) -> tuple[Floats, Floats] | None:
-    """Update the shard, and compress rows of a chunk, if there is one; a repeated request gets the same answer."""
-    shard = _held(name)
-    if number == shard.number:
-        return shard.answer
-    if number != shard.number + 1:
-        raise RuntimeError(f"Request {number} came to a worker that had answered request {shard.number}; start the fit anew.")
-    shard.apply(operations)
-    shard.answer = None if chunk is None else shard.load(chunk[start:stop])
-    shard.number = number
-    return shard.answer
-
-
-def _read(name: str, A: Floats | None) -> Array:
-    store = _held(name).store
-    return store.read() if A is None else store.times(A)
-
-
-def _forget(name: str) -> None:
-    _SHARDS.pop(name, None)
-
-
-# On the client
 
 
 class Piece(NamedTuple):
@@ -206,7 +115,7 @@ class ColumnStore:
         """Send the waiting operations, and ask for the products of some rows."""
         ask = self.workers
         number, operations, first, last = ask.same(self.number + 1, self.operations, start, stop)
-        answers = ask.results(ask.start(_request, ask.names, number, operations, chunks or ask.same(None)[0], first, last))
+        answers = ask.results(ask.start(shards.request, ask.names, number, operations, chunks or ask.same(None)[0], first, last))
         self.number += 1
         self.operations = []
         return answers
@@ -229,7 +138,7 @@ class ColumnStore:
 
     def gram(self) -> Floats:
         self.request(None)
-        return np.asarray(sum(self.workers.results(self.workers.start(_own_gram, self.workers.names))))
+        return np.asarray(sum(self.workers.results(self.workers.start(shards.own_gram, self.workers.names))))
 
     def read(self) -> Array:
         return self._read(None)
@@ -239,7 +148,7 @@ class ColumnStore:
 
     def _read(self, A: Floats | None) -> Array:
         self.request(None)
-        return np.concatenate(self.workers.results(self.workers.start(_read, self.workers.names, *self.workers.same(A))), axis=1)
+        return np.concatenate(self.workers.results(self.workers.start(shards.read, self.workers.names, *self.workers.same(A))), axis=1)
 
 
 class ColumnFSM(FSM):
@@ -321,7 +230,7 @@ class ColumnFSM(FSM):
         """Raise a ValueError if any row of a call is not finite, before anything is learned from it; each worker checks its own columns."""
         done = 0
         for n, chunks in self._chunks(X):
-            if not all(self._workers.results(self._workers.start(_finite, chunks))):
+            if not all(self._workers.results(self._workers.start(shards.is_finite, chunks))):
                 raise ValueError(f"Rows {done} to {done + n - 1} have NaN or infinity; every value must be finite.")
             done += n
 
@@ -354,7 +263,7 @@ class ColumnFSM(FSM):
         ask, K = self._workers, self.K
         if n < K:
             raise ValueError(f"The first block must have at least K={K} rows; it has {n}.")
-        values, vectors = eigh(sum(ask.results(ask.start(_gram, chunks, *ask.same(K)))))
+        values, vectors = eigh(sum(ask.results(ask.start(shards.first_gram, chunks, *ask.same(K)))))
         known = values > 1e-10 * values[-1]
         if known.all():  # in the order of the rows, as in QR
             A = np.linalg.inv(np.linalg.cholesky((vectors * values) @ vectors.T))
@@ -364,7 +273,7 @@ class ColumnFSM(FSM):
             A[missing:, :K] = (vectors[:, known] / np.sqrt(values[known])).T
             A[:missing, K:] = np.eye(missing) / np.sqrt(D)
         seeds = [(index, K) for index in range(len(ask.addresses))]
-        answers = ask.results(ask.start(_begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype)))
+        answers = ask.results(ask.start(shards.begin, ask.names, chunks, *ask.same(A), seeds, *ask.same(self.dtype)))
         turn = np.linalg.inv(np.linalg.cholesky(sum(H for H, _ in answers)))
         self.D = D
         self._begin_in(ColumnStore(K, D, ask))
@@ -394,14 +303,14 @@ class ColumnFSM(FSM):
         factor = np.linalg.cholesky(Minv @ H @ Minv)  # M⁻¹ W = factor Q, with Q orthonormal
         variances, vectors = eigh(self._covariance_within(np.asarray(factor.T, dtype=np.float64)))
         A = solve_triangular(factor, Minv, lower=True)
-        futures = ask.start(_read, ask.names, *ask.same(vectors[:, ::-1].T @ A))
+        futures = ask.start(shards.read, ask.names, *ask.same(vectors[:, ::-1].T @ A))
         widths = np.diff(self._edges)
         parts = [array.from_delayed(delayed(part), (self.K, int(w)), dtype=self.dtype) for part, w in zip(futures, widths, strict=True)]
         return array.concatenate(parts, axis=1), np.maximum(variances[::-1], 0.0)
 
     def close(self) -> None:
         """Delete the columns on the workers."""
-        self._workers.results(self._workers.start(_forget, self._workers.names))
+        self._workers.results(self._workers.start(shards.forget, self._workers.names))
         self._started = False
 
     def __enter__(self) -> Self:
