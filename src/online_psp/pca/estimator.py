@@ -1,13 +1,13 @@
 """OnlinePCA: a scikit-learn transformer over any of the algorithms.
 
-Three phases, which the user does not see:
+It learns in three phases, which the user does not see:
 
 *exact* (`exact.py`)
-    While nothing needs to be left out the answer is that of batch PCA. Data with few features stays here for ever.
+    As long as nothing has to be left out, the result is that of batch PCA. Data with few features stays in this phase for ever.
 *streaming* (`stream.py`)
-    The algorithm goes on from the K' directions found, with their variances.
+    The algorithm continues from the K' directions found, with their variances.
 *read-out*
-    When somebody asks, the K' directions are turned into ordered principal components, and the top K given.
+    When an attribute is read, the K' directions are turned into ordered principal components, and the top K are returned.
 """
 
 from __future__ import annotations
@@ -41,47 +41,48 @@ class OnlinePCA(Usable):
     A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and more accurate. With few
     features (up to six times the directions kept), and for the first rows of any data, the result is exactly that of batch PCA.
 
-    One thread at a time learns; others may read meanwhile, and see the model as it stands between two calls.
+    One thread may learn at a time; others can read meanwhile, and see the model between two calls.
 
     Parameters
     ----------
     n_components : int, float or None
-        How many components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data
-        has directions.
+        Number of components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data has
+        directions.
     algorithm : str
-        Streaming algorithm to use, a name in `online_psp.ALGORITHMS`.
+        Streaming algorithm to use: "block", "fsm", "sm", "ipca" or "ccipca".
     oversample : int, optional
-        Directions kept beyond `n_components`; as many again and 32 more by default, within the number of features. More of them make
-        the result more accurate, and cost in proportion.
+        Directions kept beyond `n_components`; as many again and 32 more by default, within the number of features. More
+        directions make the result more accurate, at a proportional cost.
     max_rank : int, optional
-        Directions kept at most where `n_components` is a share of the variance; 512 by default.
+        Most directions to keep if `n_components` is a share of the variance; 512 by default.
     center : bool
-        Subtract the mean, which is learned exactly along the way.
+        Whether to subtract the mean, which is learned exactly along the way.
     standardize : bool
-        Divide every feature by its standard deviation, which is learned exactly along the way: PCA of the correlation matrix. The
-        components are then those of standardised features, as after `StandardScaler`. Constant features are left as they are.
+        Whether to divide every feature by its standard deviation, which is learned exactly along the way: PCA of the correlation matrix.
+        The components are then those of standardised features, as after `StandardScaler`. Constant features are not changed.
     whiten : bool
-        Scale the output of `transform` to unit variances.
+        Whether to scale the output of `transform` to unit variances.
     half_life : float, str or timedelta, optional
-        After how much a row counts half; by default nothing is forgotten. A number is a number of rows; a time (``"10min"``) goes with
-        `times`. Other words for it: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
+        Number of rows, or time (``"10min"``, with `times`), after which a row counts half; by default nothing is forgotten. Other names
+        for the same: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
         ``com = 1/f − 1``, ``span = 2/f − 1``; R's onlinePCA calls it f; river's fading factor is ``1 − f``; proSVD's decay after a block of
         b rows is ``(1 − f)^(b/2)``, because it decays singular values.
     axes : {"principal", "stable"}
-        Stable axes span the same subspace, turned so that they are as near as can be to those shown before: coordinates of a point move
-        smoothly though variances cross. `scores_covariance_` says what they are correlated by.
+        Stable axes span the same subspace, turned to be as near as possible to those shown before, so that coordinates of a point move
+        smoothly even when variances cross. Coordinates along them are correlated: see `scores_covariance_`.
     reference : (n_components, D), optional
-        Axes that stable ones stay near, in place of the first ones found.
+        Axes that stable axes stay near, in place of the first ones found.
     missing : {"error", "impute"}
-        What to do with NaN, which pandas' NA and polars' null count as: refuse it, or take it for a value that is missing. Then the mean
-        and the variances count what is observed of each feature, and the model is that of probabilistic PCA; see `impute`. Rows
-        without NaN give exactly the same model either way.
+        What to do with NaN (and pandas' NA and polars' null): raise an error, or treat it as a missing value. Then the mean and the
+        variances are those of the observed values of each feature, and the model is that of probabilistic PCA; see `impute`. Without
+        NaN, both give exactly the same model.
     robust : bool
-        Give less weight to rows that are far from all others under the model; see `sample_influence`.
+        Whether to give less weight to rows that are far from all others under the model; see `sample_influence`.
     block_size : int or "auto"
-        Samples compressed at a time. It changes speed, not results (but for rounding, and for ``algorithm="block"``, whose blocks it sets).
+        Samples compressed at a time. It changes speed, not results (except for rounding, and with ``algorithm="block"``, whose blocks it
+        sets).
     dtype : float32, float64 or None
-        Working precision; None keeps float32 data in float32 and takes everything else to float64.
+        Working precision; None keeps float32 data in float32 and converts everything else to float64.
     batch_size, copy, random_state
         Accepted so that code written for `IncrementalPCA` or `PCA` runs. Rows may come in any batches with the same result, input is
         never changed, and nothing here is random.
@@ -92,22 +93,22 @@ class OnlinePCA(Usable):
         Orthonormal rows, largest variance first; the entry of largest size in each is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
     mean_, var_ : (D,)
-        Mean and variance of each feature, exact; of what is observed of it, where values are missing.
+        Mean and variance of each feature, exact; of its observed values, if some are missing.
     scale_ : (D,)
-        What features are divided by with `standardize`, 1 for constant ones; None without.
+        Divisors of the features with `standardize`, 1 for constant ones; None without.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int
     effective_samples_ : float
-        Sum of the weights of the rows, faded where the model forgets.
+        Sum of the weights of the rows, faded if the model forgets.
     kish_samples_ : float
         Kish's effective number of samples: the square of the sum of the weights over the sum of their squares.
     scores_covariance_ : (n_components_, n_components_)
         Covariance of the output of `transform`, before whitening: diagonal unless `axes` are stable.
     exact_ : bool
-        Whether nothing has been left out so far, so that all of this is what batch PCA gives.
+        Whether nothing has been left out so far, so that all results are those of batch PCA.
     feature_names_in_ : (D,)
-        Where the data had column names.
+        Set if the data had column names.
 
     Examples
     --------
@@ -163,7 +164,7 @@ class OnlinePCA(Usable):
     # Learning
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None) -> Self:
-        """Learn from the rows of X alone, in one pass; the arguments are those of `partial_fit`."""
+        """Learn from the rows of X, and nothing else, in one pass; the arguments are those of `partial_fit`."""
         with _BEGINNING:
             self._begin(X, sample_weight, times)
         known = self._view().known if self.missing == "impute" else None
@@ -181,18 +182,18 @@ class OnlinePCA(Usable):
         check_input: bool = True,
         times: ArrayLike | None = None,
     ) -> Self:
-        """Learn from some more rows, one or many; however a stream is cut into calls, the model is the same.
+        """Learn from more rows, one or many. The model does not depend on how a stream is cut into calls.
 
         Parameters
         ----------
         X : (n, D)
         y : ignored
         sample_weight : (n,), optional
-            Weights act as repeated samples.
+            Weights of the rows; a weight of 2 acts as the row twice.
         check_input : bool
             Accepted, as by `IncrementalPCA`; rows are always checked.
         times : (n,), optional
-            Of the rows, where `half_life` is a time: seconds or datetime64, never going back.
+            Times of the rows, if `half_life` is a time: seconds or datetime64, never going back.
         """
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
@@ -217,7 +218,7 @@ class OnlinePCA(Usable):
         return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
 
     def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> Self:
-        """Start anew; where something is wrong the estimator is as it was."""
+        """Start anew; if an error is raised, the estimator has not changed."""
         settings = check_settings(self)
         kept: dict[str, Any] = {name: self.__dict__[name] for name in ("n_features_in_", "feature_names_in_") if name in self.__dict__}
         try:
@@ -240,13 +241,13 @@ class OnlinePCA(Usable):
         return self
 
     def fit_next(self, x: Array, time: Any = None) -> Array:
-        """Learn from one sample, with little overhead: shape and finiteness are checked, no more.
+        """Learn from one sample, with little overhead: only its shape and finiteness are checked.
 
         Parameters
         ----------
         x : (D,)
         time : float or datetime64, optional
-            Of the sample, where `half_life` is a time.
+            Time of the sample, if `half_life` is a time.
 
         Returns
         -------
@@ -268,7 +269,7 @@ class OnlinePCA(Usable):
         else:
             if np.asarray(x).dtype.kind not in "fiubO":
                 raise TypeError(f"fit_next takes real numbers; got dtype {np.asarray(x).dtype}.")
-            row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays, and not once more for others
+            row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays only
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:
@@ -292,7 +293,7 @@ class OnlinePCA(Usable):
             stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
             stream.note_sizes(DenseRows(point[np.newaxis]))
             components = self.components_
-            if self.whiten:  # along directions without variance there is nothing to see
+            if self.whiten:  # directions without variance give zero
                 scale, known = np.zeros(len(components)), self.explained_variance_ > 0
                 scale[known] = 1.0 / self._deviations(stream.dtype)[known]
                 components = scale[:, np.newaxis] * components
@@ -301,15 +302,15 @@ class OnlinePCA(Usable):
         return stream.project(point)
 
     def merge(self, other: OnlinePCA) -> Self:
-        """Take in what another model has learned from other rows, as if this one had seen them too.
+        """Add what another model has learned from other rows, as if this one had seen them too.
 
-        Means, counts and variances of the features come out exact, and so does everything where both models are exact. Otherwise the
-        components are those of the two truncated models together: the error is that of keeping K' directions of each.
+        Means, counts and variances of the features are exact, and so is everything if both models are exact. Otherwise the components are
+        those of the two truncated models together: the error is that of keeping K' directions of each.
 
         Parameters
         ----------
         other : OnlinePCA
-            Fitted, with the same features; it is left alone.
+            A fitted model with the same features; it does not change.
         """
         for model in (self, other):
             check_is_fitted(model)
@@ -332,9 +333,9 @@ class OnlinePCA(Usable):
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, as it stands; one that is loaded again goes on bit for bit.
+        """Write the model to a file; a model loaded from it continues bit for bit.
 
-        A name that ends in ``.mat`` gives a file for MATLAB and Octave, with what was learned but not the state to go on from.
+        A name that ends in ``.mat`` gives a file for MATLAB and Octave, with the results, but not the state from which learning continues.
         """
         from online_psp.pca.files import save
 
@@ -364,7 +365,7 @@ class OnlinePCA(Usable):
 def _counted(
     rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None, stream: Stream
 ) -> tuple[AnyRows, Floats, Floats | None]:
-    """Rows that count at all, their weights and their times."""
+    """The rows with a positive weight, with their weights and times."""
     weights = check_weights(sample_weight, len(rows))
     seconds = check_times(times, len(rows), stream.settings.half_life, stream.last_time)
     if weights.all():

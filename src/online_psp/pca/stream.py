@@ -30,10 +30,10 @@ from online_psp.pca.units import largest_for, unit_for
 from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
 
 _ONE = np.ones(1)
-_DOUBLED = 20.0  # how often weights may double within a piece of rows that is taken in as a whole, in single precision too
-_MOST_SUMMED = 2.0**20  # of the weights in the algorithm's running sum, before it begins anew
+_DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
+_MOST_SUMMED = 2.0**20  # largest weight in the algorithm's running sum before it begins anew
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
-_RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
+_RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
 class Stream:
@@ -43,7 +43,7 @@ class Stream:
     ----------
     settings : Settings
     n_components : int, float or None
-        What the number of directions to keep follows from.
+        Determines the number of directions to keep.
     D : int
     dtype : float64 or float32
     """
@@ -76,7 +76,7 @@ class Stream:
     # Reading
 
     def view(self) -> View:
-        """What there is to read, kept until more is learned."""
+        """The view for reading, cached until more is learned."""
         with self.lock:
             if self._view is None:
                 now = None if self.careful is None else self.careful.settled()
@@ -91,7 +91,7 @@ class Stream:
                 excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
                 self._view = View(
                     flip_signs(found.components),
-                    found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than there is
+                    found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than all of the variance
                     total * scale * scale,
                     m.variance / unit**2,
                     m.mean / unit,
@@ -106,7 +106,7 @@ class Stream:
             return self._view
 
     def _warn_of_units(self) -> None:
-        """Say once where directions are asked for that rounding of the largest feature hides."""
+        """Warn, once, if rounding of the largest feature hides some of the directions asked for."""
         if self._warned or self.model is None or self.scale is not None:
             return
         deviations = np.sqrt(self.moments.variance)
@@ -215,7 +215,7 @@ class Stream:
             self._view, self.refresh_at = None, 0.0
 
     def learn_one(self, row: Array, times: Floats | None = None) -> bool:
-        """Learn from one row, (D,), of weight one and of the right precision; False, and nothing is changed, where it cannot be."""
+        """Learn from one row, (D,), of weight one and the right precision; returns False, and changes nothing, if it cannot be learned."""
         if not self.unit:
             self.set_unit(DenseRows(row[np.newaxis]))
         if self.careful is not None:
@@ -240,7 +240,7 @@ class Stream:
         return True
 
     def project(self, row: Array) -> Array:
-        """Coordinates of a row, (D,), along what is shown; where values are missing, those that fit the others best."""
+        """Coordinates of a row, (D,), along the shown axes; if values are missing, those that fit the others best."""
         if self.careful is not None:
             seen = ~np.isnan(row)
             if not seen.all():
@@ -249,7 +249,7 @@ class Stream:
         return self.moments.project(self.shown, row, self.unit or 1.0)
 
     def _room(self, rows: AnyRows, weights: Floats) -> int:
-        """How many rows to take next: what the exact phase or a block has room for, within the memory for centring."""
+        """Number of rows to take next: as many as the exact phase or a block has room for, within the memory for centring."""
         room = max(1, CENTRE_BYTES // (self.D * self.dtype.itemsize))
         if self.careful is not None:
             return min(room, self.careful.room)
@@ -264,21 +264,21 @@ class Stream:
         return self._unfaded(weights[:room]) if self._all_at_once(rows, weights) else room
 
     def _stays_sparse(self, rows: AnyRows) -> TypeGuard[SparseRows]:
-        """Whether rows are learned as sparse ones, without having been made dense."""
+        """Whether rows are learned as sparse rows, without being made dense."""
         return isinstance(rows, SparseRows) and (self.exact is None or (isinstance(self.exact, Scatter) and self.exact.root is None))
 
     def _all_at_once(self, rows: AnyRows, weights: Floats) -> bool:
-        """Whether a piece of rows is taken in as a whole, each row as much heavier as the old ones will have faded when it comes."""
+        """Whether a piece of rows is learned as a whole, each row weighted by how much the earlier ones will have faded when it comes."""
         if isinstance(rows, ArrayRows):
             return self.exact is None
         return self._stays_sparse(rows) and not self._after_pause(rows, weights)
 
     def _after_pause(self, rows: AnyRows, weights: Floats) -> bool:
-        """Whether the first of these rows outweighs everything before it: a sparse one is then made dense."""
+        """Whether the first of these rows outweighs everything before it; a sparse row is then made dense."""
         return isinstance(rows, SparseRows) and bool(0.0 < self._decays[0] * self.moments.weight < 2.0**-_DOUBLED * weights[0])
 
     def _unfaded(self, weights: Floats) -> int:
-        """So few of the rows in hand that none outweighs those before it, and that all weights are in the range of floating point."""
+        """Number of rows to take so that none outweighs those before it, and all weights stay within floating-point range."""
         if len(self._decays) == 1 and self._decays[0] == 1.0 and (weights == weights[0]).all():
             return len(weights)
         fading = np.broadcast_to(self._decays if len(self._decays) == 1 else self._decays[: len(weights)], weights.shape)
@@ -290,7 +290,7 @@ class Stream:
         return len(weights) if within.all() else int(np.argmin(within))
 
     def _learn_piece(self, rows: AnyRows, weights: Floats) -> bool:
-        """False, and nothing is learned, where the rows have to be cut anew, because they can no longer be learned as sparse ones."""
+        """Learn a piece; returns False, and learns nothing, if the rows have to be cut anew because they can no longer stay sparse."""
         if self.careful is not None:
             self._learn_carefully(rows, weights)
             return True
@@ -316,7 +316,7 @@ class Stream:
         return True
 
     def turn_careful(self) -> None:
-        """From now on rows may have holes, or be gross."""
+        """Switch to the learner for rows that may have missing values or be gross."""
         careful = Careful(self.settings, self.rank, self.D, self.dtype, self.share)
         if self.moments.count:
             directions = None if self.model is None else ReadOut(*self.model.principal_components())
@@ -324,7 +324,7 @@ class Stream:
         self.take_careful(careful)
 
     def take_careful(self, careful: Careful) -> None:
-        """Go on with a learner of rows that may have holes, or be gross."""
+        """Continue with a given learner for rows that may have missing values or be gross."""
         self.careful, self.moments = careful, careful.moments
         self.exact = self.model = self._sums = self._view = None
         self._note_block()
@@ -338,7 +338,7 @@ class Stream:
             self._note_block()
 
     def _learn_one_carefully(self, row: Array, times: Floats | None) -> bool:
-        """`learn_one` where rows may have holes, or be gross."""
+        """As `learn_one`, for rows that may have missing values or be gross."""
         near = np.abs(row) < largest_for(self.dtype) / self._unit
         if not (near | np.isnan(row) if self.settings.missing == "impute" else near).all():
             return False
@@ -350,7 +350,7 @@ class Stream:
 
     @property
     def weight(self) -> float:
-        """Of all rows, those of an open block included."""
+        """Weight of all rows, including those of an open block."""
         return self.moments.weight + (0.0 if self.careful is None else self.careful.open_weight)
 
     @property
@@ -359,7 +359,7 @@ class Stream:
         return self.careful.gross_share if self.careful is not None and self.settings.robust else 0.0
 
     def _note_block(self) -> None:
-        """A block of rows has been learned: what follows from that."""
+        """Update what depends on a block having been learned."""
         assert self.careful is not None
         self.rank, self.scale = self.careful.rank, self.careful.scale
         self.unit, self.careful.factor = self.unit * self.careful.factor, 1.0
@@ -376,7 +376,7 @@ class Stream:
         return weights / np.concatenate([_ONE, left]), float(left[-1]) if len(left) else 1.0
 
     def _learn_sparse(self, rows: SparseRows, weights: Floats, before: float) -> bool:
-        """Learn from sparse rows as such; False, and nothing is changed, where they have to be made dense."""
+        """Learn from sparse rows as such; returns False, and changes nothing, if they have to be made dense."""
         m, center = self.moments.copy(), self.settings.center
         inflated, left = self._inflated(weights)
         shares = m.shares(weights, self._decays)
@@ -445,7 +445,7 @@ class Stream:
             self.go_on_from(found)
 
     def go_on_from(self, found: ReadOut) -> None:
-        """Start the algorithm where it would stand for these directions, with their variances."""
+        """Start the algorithm from these directions, with their variances."""
         algorithm = ALGORITHMS[self.settings.algorithm]
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
@@ -462,7 +462,7 @@ class Stream:
         return carried if self.model is None else [max(8 * self.rank, self.D // 8), *carried]
 
     def _at_fixed_places(self) -> None:
-        """After a jump in the data an algorithm may have to be mended; axes that are to be stable are carried along."""
+        """At fixed places of the stream: repair an algorithm after a jump in the data, and carry stable axes along."""
         if self.model is not None and self.moments.count % max(8 * self.rank, self.D // 8) == 0:
             self.model.mend()
         if self.moments.count % (5 * self.rank) == 0:
@@ -472,14 +472,14 @@ class Stream:
                 self.go_on_from(self.read_out())
 
     def carry(self) -> None:
-        """Make the axes that would be shown now those that later ones stay near."""
+        """Make the present axes those that later ones stay near."""
         found = flip_signs(self.read_out().components[: self.components]).astype(np.float64)
         self.axes = found if self.axes is None else nearest_turn(found, self.axes) @ found
 
     # State
 
     def state(self) -> StreamState:
-        """Everything but the algorithm, in arrays of its own."""
+        """Everything except the algorithm, in arrays of its own."""
         m = self.moments
         moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), m.parts())
         kept = self.exact.state() if isinstance(self.exact, Kept) else None
@@ -492,7 +492,7 @@ class Stream:
         )
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
-        """Take up a state, and the algorithm that went with it."""
+        """Restore a state, and the algorithm that belongs to it."""
         self.rank, self.unit, self.refresh_at = state.rank, state.unit, state.refresh_at
         self.shown, self.last_time = np.array(state.shown), state.last_time
         self.axes = None if state.axes is None else np.array(state.axes)

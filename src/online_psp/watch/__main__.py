@@ -17,7 +17,7 @@ def main() -> int:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
-        os.nice(5)  # where cores are few, the learner comes first
+        os.nice(5)  # if cores are few, the learner comes first
     learner = os.getppid()
     told = frames.read(sys.stdin.buffer)
     if told is None:

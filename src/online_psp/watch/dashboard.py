@@ -226,7 +226,7 @@ class Dashboard:
     # Inside
 
     def _offer(self, frame: Callable[[], Frame]) -> bool:
-        """Pass a frame on, unless the one before is still on its way: then it is not even made."""
+        """Pass a frame on, unless the one before is still on its way; then the frame is not even made."""
         if self._frames.full() or not self.alive:
             return False
         with contextlib.suppress(queue.Full):  # another frame came in between

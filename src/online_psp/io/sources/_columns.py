@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     """Of several files: for each that was opened, what of `exclude` it does not have, which is no error there."""
 
     def any(self) -> bool:
-        """Whether anything was said."""
+        """Whether any was given."""
         return any(each is not None for each in self[:-1])
 
 
