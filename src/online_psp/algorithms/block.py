@@ -29,8 +29,9 @@ directions come in all the time, and one that is given no share of the past is t
 500 rows after a switch, at a half-life of 500). `follow_total` keeps the total variance, and the exact steps then start from
 ``Bᵀ M B + σ² (I − Bᵀ B)``. The fast step needs no such thing, because no direction comes in by it.
 
-Blocks have 5K rows, and end at fixed places of the stream, so that any cut into calls gives the same model; one is closed only when K
-more rows have come after it. A read in between gives the model of all rows so far, the open ones included, and changes nothing.
+Blocks have 5K rows, and end at fixed places of the stream, so the model does not depend on how the rows are cut into calls; a block is
+closed only when K more rows have come after it. A read in between gives the model of all rows so far, including the open ones, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _LEAST_LEFT = 1e-150  # of weights, within the sparse rows of a block: beyond th
 
 
 class BlockState(NamedTuple):
-    """The iterate of the reference, and the rows of the block that is not full yet."""
+    """The iterate of the reference, and the rows of the open block."""
 
     B: Floats
     """(k, D), orthonormal rows."""
@@ -107,7 +108,7 @@ def _stacked(B: Floats, variances: Floats, rows: Floats, shares: Floats) -> tupl
 
 
 class BlockRunning(NamedTuple):
-    """What the class keeps: the model, and the rows of the block that is not full yet, centred where they were, or sparse."""
+    """The state after the start: the model, and the rows of the open block, dense (and centred if they were) or sparse."""
 
     B: Annotated[Array, "k", "D"]
     """Where there is a store for sparse rows, its V, transposed."""
@@ -120,7 +121,7 @@ class BlockRunning(NamedTuple):
 
 
 class BlockPCA(StreamingAlgorithm):
-    """Block Rayleigh–Ritz: the best rank-K model of each block together with what is known of the past.
+    """Block Rayleigh–Ritz: the best rank-K model of each block together with the model of the past.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class BlockPCA(StreamingAlgorithm):
         return self._full - self._n
 
     def _outputs(self, rows: Array) -> Array:
-        """Coordinates of rows, (n, D), in the basis as of the last block, (n, K)."""
+        """Coordinates of rows, (n, D), in the basis of the last block, (n, K)."""
         B = self._model.basis()
         Y = np.zeros((len(rows), self.K), dtype=self.dtype)
         if len(B):
@@ -287,7 +288,7 @@ class BlockPCA(StreamingAlgorithm):
             self._close_block(self.block_rows)
 
     def _alike(self, rows: AnyRows) -> bool:
-        """Whether rows are of one kind with those that are held."""
+        """Whether rows are of the same kind as those held."""
         if self._n and not self._pending:
             return False
         held = self._pending[0] if self._pending else rows
@@ -295,7 +296,7 @@ class BlockPCA(StreamingAlgorithm):
         return type(rows) is type(held) and sums[0] is sums[1]
 
     def _made_dense(self, rows: AnyRows, shares: Floats) -> Array:
-        """Rows as dense ones, (n, D); the running sum of sparse ones moves past them."""
+        """Rows as a dense array, (n, D); sparse rows are added to their running sum."""
         if isinstance(rows, SparseRows) and rows.sums is not None:
             self._model = self._model._replace(B=self._model.basis())  # which may be kept as a part that follows the sum
             rows.weights = following(rows.sums.total, shares)
@@ -360,7 +361,7 @@ class BlockPCA(StreamingAlgorithm):
         self._close_block(self._n)
 
     def _flush(self) -> None:
-        """Nothing: blocks end at fixed places."""
+        """Does nothing: blocks end at fixed places."""
 
     def _raw_basis(self) -> Array:
         return principal(self._model, self.K)[0]
@@ -379,7 +380,7 @@ class BlockPCA(StreamingAlgorithm):
         raise NotImplementedError  # `_learn` has no need of it
 
     def _use_store_for(self, rows: AnyRows) -> None:
-        """Nothing: the basis is in NumPy, and rows of any kind are compressed as they are."""
+        """Does nothing: the basis is a NumPy array, and rows of any kind are compressed as they are."""
 
     # State
 

@@ -1,15 +1,15 @@
-"""Learning from rows that may lack values, or that may be gross: a block of raw rows at a time.
+"""Learning from rows that may have missing values or be gross, one block of raw rows at a time.
 
-Rows are held as they came until a block is full. Blocks end at fixed places of the stream, so that any cut into calls gives the same model,
-and a read in between gives the model of all rows so far, the open ones included, and changes nothing. What a block goes through:
+Rows are held as they came until a block is full. Blocks end at fixed places of the stream, so the model does not depend on how the rows are
+cut into calls. A read in between gives the model of all rows so far, including the open ones, and changes nothing. The steps of a block:
 
 1. The model as of its beginning says what it expects of each row, and how far away each row is (`holes.py`).
-2. Rows that are too far away get less weight, where the model is robust (`robust.py`).
-3. The mean and the variances of the features move, each by what is observed of it (`engine/partial_moments.py`).
+2. If the model is robust, rows that are too far away get less weight (`robust.py`).
+3. The means and variances of the features are updated, each from its observed values (`engine/partial_moments.py`).
 4. Few features: sums of pairs move, and nothing is filled (`pairs.py`). Many: filled rows move the leading directions, by the step of
    `online_psp.algorithms.block`.
 
-How rows are filled is in `completing.py`. Early rows were filled with a poor model, and are forgotten the faster the more is missing: the
+`completing.py` says how rows are filled. Early rows were filled with a poor model, so they are forgotten faster the more is missing: the
 share s of a row in the average becomes ``1 − (1 − s)^(1 + p)``, p the share of values missing so far.
 """
 
@@ -40,9 +40,9 @@ FEW_FEATURES = 2
 """Features, in multiples of K', up to which covariances of pairs are kept, and nothing is filled."""
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
-_SWEEPS = 3  # of expectation and maximisation over the first rows
+_SWEEPS = 3  # rounds of expectation and maximisation over the first rows
 _PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
-_RESCALE = 0.2  # by how much (the logarithm of) a deviation may differ from the one that rows are divided by
+_RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -67,7 +67,7 @@ class GuardState(NamedTuple):
 
 
 class CarefulState(NamedTuple):
-    """Everything but the moments that all streams have."""
+    """The whole state, except the moments that all streams have."""
 
     known: Annotated[Floats, "D"]
     holes: bool
@@ -84,7 +84,7 @@ class CarefulState(NamedTuple):
 
 
 class Careful:
-    """The learner of rows that may lack values or be gross.
+    """The learner for rows that may have missing values or be gross.
 
     Parameters
     ----------
@@ -94,20 +94,20 @@ class Careful:
     D : int
     dtype : float64 or float32
     share : float, optional
-        Of the variance, where the number of directions follows from it.
+        Share of the variance, if that determines the number of directions.
     """
 
     def __init__(self, settings: Settings, rank: int, D: int, dtype: np.dtype[Any], share: float | None) -> None:
         self.settings, self.rank, self.D, self.dtype, self.share = settings, rank, D, dtype, share
         self.moments = PartialMoments(D)
-        self.factor = 1.0  # by which values are to be multiplied from now on, besides the unit of the stream
+        self.factor = 1.0  # multiplies values from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
         self.given = 0.0  # weight of all rows before gross ones lost theirs, faded where the stream forgets
         self.excess = 1.0  # f of rows with holes (`completing.py`), its geometric mean
         self.lacking = 0.0  # share of such rows in the average of all
         self.few = D <= FEW_FEATURES * rank
         self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
-        self.guard: Guard | None = None  # once the first rows are weighed, where the model is robust
+        self.guard: Guard | None = None  # once the first rows are weighed, if the model is robust
         self.scale: Floats | None = None  # what features of the model's rows are divided by, (D,), where they are standardised
         self._held = Held(np.zeros((0, D), dtype), np.zeros(0), np.zeros(0), np.zeros(0))
         self._n = 0
@@ -138,7 +138,7 @@ class Careful:
         return float(self._held.weights[: self._n].sum())
 
     def add(self, rows: Array, weights: Floats, decays: Floats) -> bool:
-        """Hold raw rows in units of the stream, (n, D), no more than there is room for; whether that has closed a block.
+        """Hold raw rows in units of the stream, (n, D), no more than there is room for; returns whether that has closed a block.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Careful:
             NaN where a value is missing.
         weights : (n,), positive
         decays : (n,)
-            What is left of everything before when each row comes.
+            Share of everything before that is left when each row comes.
         """
         stop = self._n + len(rows)
         if stop > len(self._held.rows):
@@ -206,7 +206,7 @@ class Careful:
             self._advance(self.core, rows, observed, weights, decays)
 
     def settled(self) -> Careful:
-        """This with nothing open: itself, or a copy that has learned the open rows."""
+        """This learner if it has no open rows, otherwise a copy that has learned them."""
         if not self._n:
             return self
         twin = copy.copy(self)
@@ -237,7 +237,7 @@ class Careful:
         return float(1.0 - min(self.moments.weight / self.given, 1.0)) if self.given > 0.0 and self.moments.weight > 0.0 else 0.0
 
     def _to_own_unit(self, rows: Floats) -> Floats:
-        """Bring the first rows to a unit that follows from the middle one of them: the very first may be gross."""
+        """Bring the first rows to a unit that follows from their median row: the very first may be gross."""
         sizes = np.abs(np.nan_to_num(rows)).max(axis=1, initial=0.0)
         if self.core is not None or not sizes.any():
             return rows
@@ -266,7 +266,7 @@ class Careful:
         return np.asarray(np.exp(size) * expected.distances * self.D / np.maximum(expected.counts, 1.0))
 
     def influence(self, rows: Floats) -> Floats:
-        """What raw rows would count, (n,), from 0 to 1; nothing is open."""
+        """The weights that raw rows would have, (n,), from 0 to 1; only with no open rows."""
         observed = observed_in(rows)
         return np.ones(len(rows)) if self.guard is None or self.core is None else self.guard.weights(self._distances(rows, observed))
 
@@ -316,7 +316,7 @@ class Careful:
 
     def _advance(self, core: Model, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
         raw = rows.copy()
-        fresh = (self.moments.known <= 0) & observed.any(axis=0)  # features that were never observed before this block
+        fresh = (self.moments.known <= 0) & observed.any(axis=0)  # features first observed in this block
         place, forgotten = self.moments.mean.copy(), 1.0 + self.moments.missing_share
         shares = self.moments.take_partial(rows, weights, decays, self.settings.center)
         place[fresh] = self.moments.mean[fresh]
@@ -349,7 +349,7 @@ class Careful:
         self.lacking = lacking
 
     def _fillers(self, found: ReadOut, observed: Mask) -> Gaussian:
-        """The leading directions as a model to fill rows with of which so much is observed.
+        """The model to fill rows with, given what is observed: the leading directions.
 
         A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise. Features that hardly
         vary say little, so that values count by the variances v of the features: there are ``(Σv)²/Σv²`` of them.
@@ -361,13 +361,13 @@ class Careful:
         return Gaussian(directions, variances, max(self.total() - float(variances.sum()), 0.0) / max(self.D - k, 1))
 
     def _rescale(self) -> None:
-        """Start anew from the same directions where deviations have moved too far from those that rows are divided by."""
+        """Start anew from the same directions if deviations have moved too far from the divisors of the rows."""
         if self.scale is not None and np.abs(np.log(self.deviations() / self.scale)).max() > _RESCALE:
             found = self.read_out()
             self.scale = self.deviations()
             self.go_on_from(found)
 
-    # Reading; nothing is open
+    # Reading; only with no open rows
 
     def total(self) -> float:
         """Sum of the variances of the features, as the directions see them."""
@@ -402,7 +402,7 @@ class Careful:
         return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard, self.excess, self.lacking, self.given)
 
     def restore(self, state: CarefulState) -> None:
-        """Take up a state; the moments are there already."""
+        """Restore a state; the moments have been restored already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
         self._held = Held(state.rows.copy(), state.weights.copy(), state.squares.copy(), state.decays.copy())
         self._n, self.given = len(state.rows), state.given
@@ -420,7 +420,7 @@ def deviations_of(moments: Moments) -> Floats:
 
 
 def _middle_deviations(rows: Floats, observed: Mask) -> Floats:
-    """Deviations of the middle half of each feature, (D,); 1 where that does not vary."""
+    """Deviations of the middle half of each feature, (D,); 1 if that does not vary."""
     found = np.ones(rows.shape[1])
     seen = observed.any(axis=0)
     values = np.where(observed, rows, np.nan)[:, seen]
@@ -435,7 +435,7 @@ def _grown(array: Any, rows: int) -> Any:
 
 
 def _typical(observed: Mask) -> float:
-    """Share of its values that a row has, where it has any."""
+    """Mean share of observed values in rows that have any."""
     shares = observed.mean(axis=1)
     return float(np.mean(shares[shares > 0])) if shares.any() else 0.0
 

@@ -1,4 +1,4 @@
-"""Rows with holes as the leading directions learn them: filled, with the spread of what is missing.
+"""Fills rows with missing values so that the leading directions can learn from them, with the spread of what is missing.
 
 **Scattered holes.** A filled row is ``x̃ = e + m (x − e)/q``: e what is expected, m what is observed (0 or 1), q the share of such rows in
 which the feature is observed. On average over what happens to be missing that is the row itself, so that directions move as they would
@@ -38,7 +38,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class Completed(NamedTuple):
-    """A block of rows without holes, and what they are to be learned with."""
+    """A block of filled rows, with what is needed to learn from them."""
 
     rows: Floats
     """(n + m, D): the rows, and m that stand for the spread of what many rows lack."""
@@ -53,7 +53,7 @@ class Completed(NamedTuple):
 
 
 def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> Completed:
-    """Fill rows and find the spread of what is missing.
+    """Fill rows, and compute the spread of what is missing.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
 
 
 def carried_over(found: ReadOut, model: Gaussian, apart: Floats, observed: Mask, weights: Floats, fresh: Mask) -> ReadOut:
-    """Directions that reach to features that appear for the first time.
+    """Extend directions to features that appear for the first time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows with holes, filled by what a fitted model expects there, in the container that they came in."""
+"""Fills missing values with what a fitted model expects, and returns rows in the container that they came in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RIDGE = 1.0  # of the noise that directions learned from few rows are taken to 
 
 
 def gaussian_of(view: View) -> Gaussian:
-    """All directions kept as a model to fill rows with, of centred (and standardised) features.
+    """The model to fill rows with: all directions kept, of centred (and standardised) features.
 
     A covariance learned from n rows cannot be told from noise below about D/n of the mean variance: that is the least noise.
     """
@@ -30,7 +30,7 @@ def gaussian_of(view: View) -> Gaussian:
 
 
 def _parts(X: Array) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-    """Rows that lack values: their numbers and the rows, in double precision, a bounded part at a time."""
+    """The rows with missing values, a bounded part at a time: their numbers, and the rows in double precision."""
     step = max(1, CENTRE_BYTES // (8 * max(1, X.shape[1])))
     for start in range(0, len(X), step):
         part = X[start : start + step]
@@ -45,7 +45,7 @@ def _centred(view: View, rows: Floats) -> Floats:
 
 
 def filled(view: View, X: Array) -> Array:
-    """Rows, (n, D), with what the model expects in place of NaN; what is observed stays as it is."""
+    """Rows, (n, D), with what the model expects in place of NaN; observed values do not change."""
     model, full = gaussian_of(view), X.copy()
     for at, rows in _parts(X):
         expected: Floats = expect(model, _centred(view, rows), observed_in(rows))[0].rows
@@ -56,7 +56,7 @@ def filled(view: View, X: Array) -> Array:
 
 
 def partial_likelihoods(view: View, model: Gaussian, X: Array) -> tuple[NDArray[np.intp], Floats]:
-    """Numbers of the rows that lack values, and the log-likelihood of what is observed of each."""
+    """Numbers of the rows with missing values, and the log-likelihood of the observed values of each."""
     numbers: list[NDArray[np.intp]] = [np.zeros(0, np.intp)]
     values: list[Floats] = [np.zeros(0)]
     for at, rows in _parts(X):

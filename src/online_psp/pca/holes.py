@@ -1,4 +1,4 @@
-"""What a probabilistic PCA model says of rows of which only some values are observed.
+"""What a probabilistic PCA model says about rows of which only some values are observed.
 
 The model is a Gaussian with the variances λ along k orthonormal directions B (k, D), and the noise σ² along all else. With
 ℓ = sqrt(λ − σ²), a centred row x is ``Bᵀ ℓ z`` and noise, z standard normal. For a row with the observed set Ω, ``G = B_Ω B_Ωᵀ``::
@@ -28,7 +28,7 @@ from online_psp.engine.types import Array, Floats
 
 Mask = NDArray[np.bool_]
 
-_LEAST_NOISE = 1e-10  # of the largest variance: what is below cannot be told from rounding where systems are solved
+_LEAST_NOISE = 1e-10  # relative to the largest variance: less cannot be told from rounding when systems are solved
 
 
 class Gaussian(NamedTuple):
@@ -52,7 +52,7 @@ class Gaussian(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that lack the same values, and the small arrays that go with them."""
+    """Rows with the same values missing, and their small arrays."""
 
     rows: NDArray[np.intp]
     size: int
@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the model expects of some rows, given what is observed of them."""
+    """What the model expects of some rows, given their observed values."""
 
     along: Floats
     """(n, k): coordinates in the directions, ``ℓ z``"""
@@ -81,7 +81,7 @@ class Expected(NamedTuple):
 
 
 def patterns(observed: Mask) -> Iterator[NDArray[np.intp]]:
-    """Numbers of the rows, (n, D), that lack the same values, in the order of the first of each."""
+    """Groups of rows, (n, D), with the same values missing, in the order of the first of each; yields their numbers."""
     packed = np.packbits(observed, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
@@ -107,7 +107,7 @@ def _inside(columns: Floats, seen: Mask, count: int) -> Floats:
 
 
 def groups(model: Gaussian, observed: Mask) -> Iterator[Group]:
-    """Rows by what is observed of them, (n, D), with the systems to be solved; those with nothing are left out."""
+    """Groups of rows by what is observed, (n, D), with the systems to solve; rows without observed values are left out."""
     directions, lengths, noise = model.directions, model.lengths, model.floor
     k = len(directions)
     columns = np.ascontiguousarray(directions.T)
@@ -176,17 +176,17 @@ def expect(model: Gaussian, rows: Floats, observed: Mask, weights: Floats | None
 
 
 def log_likelihoods(found: Expected) -> Floats:
-    """Log-likelihood of what is observed of each row, (n,); zero where nothing is."""
+    """Log-likelihood of the observed values of each row, (n,); zero if there are none."""
     return np.where(found.counts > 0, -0.5 * (found.counts * np.log(2.0 * np.pi) + found.log_determinants + found.distances), 0.0)
 
 
 def fill(model: Gaussian, rows: Floats, observed: Mask) -> Floats:
-    """Centred rows, (n, D), with what is expected in place of what is missing."""
+    """Centred rows, (n, D), with missing values replaced by what is expected."""
     return np.where(observed, rows, expect(model, rows, observed)[0].rows)
 
 
 def first_hole(rows: AnyRows) -> int:
-    """How many rows come before the first that lacks a value."""
+    """Number of rows before the first with a missing value."""
     if isinstance(rows, SparseRows):
         bad = np.isnan(rows.data[rows.indptr[0] : rows.indptr[-1]])
         return int(np.searchsorted(rows.indptr, int(np.argmax(bad)) + rows.indptr[0], side="right")) - 1 if bad.any() else len(rows)

@@ -1,4 +1,4 @@
-"""Two streams as one, where rows may have had holes or been gross."""
+"""Merging two streams whose rows may have had missing values or been gross."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from online_psp.pca.stream import Stream
 
 
 def merge_careful(mine: Stream, theirs: Stream) -> Stream:
-    """A stream that has seen the rows of both, with the settings of the first; both are left alone.
+    """A new stream that has seen the rows of both, with the settings of the first.
 
     Weights, means and variances of the features are exact, and so are sums of pairs. Otherwise directions are stacked, as in `merge`.
     """
@@ -83,7 +83,7 @@ def _merged_guard(one: Careful, two: Careful, factor: float) -> Guard | None:
 
 
 def _merged_excess(one: Careful, two: Careful) -> tuple[float, float]:
-    """Noise that rows with holes have beyond the others', and the share of such rows, in both."""
+    """Excess noise of rows with missing values, and their share, in both streams together."""
     weights = np.array([one.moments.weight, two.moments.weight])
     parts = weights * [one.lacking, two.lacking]
     lacking = float(parts.sum())
