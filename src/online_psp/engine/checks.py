@@ -57,7 +57,7 @@ def check_block_size(value: Any) -> int | Literal["auto"]:
 def check_dtype(value: Any) -> np.dtype[Any]:
     """The dtype to compute in: float64 or float32."""
     try:
-        dtype = np.dtype(value)
+        dtype: np.dtype[Any] = np.dtype(value)
     except TypeError:
         raise TypeError(f"dtype must be float64 or float32; got {value!r}.") from None
     if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
