@@ -179,11 +179,11 @@ def test_ctrl_c_leaves_saved_rows_and_no_processes(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen([sys.executable, str(script), str(path)], cwd=root, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # of a machine that is busy with other things
     while len(finished(read_rows(path))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and children
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=120) == 130
     done = finished(read_rows(path))
     assert 2 <= len(done) < 60
     assert ends(process.pid), "a worker outlived its parent"
@@ -416,7 +416,7 @@ def test_directions_for_timings_are_orthonormal_and_the_samples_are_the_papers()
 
 def test_what_is_left_follows_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(runner.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("online_psp.experiments.runner.time.monotonic", lambda: now[0])
     records = [small_timing(K=K, budget=5.0, D=8192) for K in (256, 512, 1024, 2048)]
     left = runner.Remaining(records)
     assert left.seconds() == pytest.approx(sum(record.cost for record in records)), "the estimate, before anything is known"
