@@ -242,8 +242,8 @@ class Remaining:
         """Not a number where nothing is known."""
         gone = time.monotonic() - self._began
         if self._in_seconds:  # at first the estimate counts as much as a minute of measurements
-            return (self.cost - self.done) * (gone + _TRUST_SECONDS) / (self.done + _TRUST_SECONDS)
-        return (self.cost - self.done) * gone / self.done if self.done else math.nan
+            return max(0.0, self.cost - self.done) * (gone + _TRUST_SECONDS) / (self.done + _TRUST_SECONDS)
+        return max(0.0, self.cost - self.done) * gone / self.done if self.done else math.nan
 
     def told(self) -> str:
         """In words; nothing where nothing is known."""
