@@ -7,9 +7,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: children are forked
 
 import argparse
+import contextlib
 import pickle
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -17,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from online_psp.io.files import replacing
 from tests.torture._common import Tally, psp, rows
 from tests.torture.hostile import data_files
 from tests.torture.kills import SOURCES, kills, pipes
@@ -54,8 +57,8 @@ def warm(folder: Path) -> None:
             model.transform(rows(3, D, 0))
 
 
-def attack(names: list[str], seed: int, end: float, counts: dict[str, int]) -> dict[str, Tally]:
-    """Attack in turn, each kind with its share of the time, until the time is over and the counts are reached."""
+def attack(names: list[str], seed: int, end: float, counts: dict[str, int], report: Path) -> None:
+    """Attack in turn, each kind with its share of the time, until the time is over and the counts are reached; the report grows with it."""
     chance, tallies, spent = random.Random(seed), {name: Tally() for name in names}, dict.fromkeys(names, 0.0)
     while left := [name for name in names if (tallies[name].tried < counts[name] if name in counts else time.monotonic() < end)]:
         name = min(left, key=lambda each: spent[each] / SHARES.get(each, 1.0))
@@ -71,26 +74,42 @@ def attack(names: list[str], seed: int, end: float, counts: dict[str, int]) -> d
             print(f"LOST  {' '.join(words.split())}", flush=True)
         tallies[name].add(found)
         spent[name] += time.monotonic() - began
-    return tallies
+        with replacing(report) as file:
+            file.write(pickle.dumps(tallies))
 
 
 def in_parallel(jobs: int, names: list[str], seed: int, end: float, counts: dict[str, int]) -> dict[str, Tally]:
-    """The same in several processes, each with its share of the counts; forked, so that the libraries are loaded once."""
+    """The same in several processes, each with its share of the counts; forked, so that the libraries are loaded once.
+
+    Ctrl-C ends it early, with what was found so far.
+    """
     with tempfile.TemporaryDirectory() as name:
         reports, children = [Path(name) / str(job) for job in range(jobs)], []
         for job, report in enumerate(reports):
             child = os.fork()
             if not child:
-                found = attack(names, seed + job, end, {kind: -(-count // jobs) for kind, count in counts.items()})
-                report.write_bytes(pickle.dumps(found))
-                os._exit(0)
+                code = 1
+                try:
+                    attack(names, seed + job, end, {kind: -(-count // jobs) for kind, count in counts.items()}, report)
+                    code = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
             children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
+        try:
+            broken = [child for child in children if os.waitpid(child, 0)[1]]
+        except KeyboardInterrupt:
+            broken = []
+            print("stopped early", flush=True)
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         tallies = {name: Tally() for name in names}
         for report in reports:
-            for kind, tally in pickle.loads(report.read_bytes()).items():
+            for kind, tally in (pickle.loads(report.read_bytes()) if report.exists() else {}).items():
                 tallies[kind].add(tally)
+        tallies[names[0]].lost += [f"job {child} broke off" for child in broken]
     return tallies
 
 
@@ -110,7 +129,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as start:
         warm(Path(start))
     names = given.only or list(ATTACKS)
-    tallies = attack(names, seed, end, counts) if given.jobs == 1 else in_parallel(given.jobs, names, seed, end, counts)
+    tallies = in_parallel(given.jobs, names, seed, end, counts)
     print(table(tallies))
     return 1 if any(tally.lost for tally in tallies.values()) else 0
 
