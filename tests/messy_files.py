@@ -899,3 +899,11 @@ def commas_between_values_and_in_them(folder: Path, X: Floats) -> Any:
 @case(r"x\.csv has no numbers in its first rows, read as one column; name its delimiter")
 def a_delimiter_that_is_not_tried(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X, "~"))
+
+
+@case(r"x\.arrow is an Arrow stream, which has no index: write it as Parquet or as an Arrow file")
+def an_arrow_stream(folder: Path, X: Floats) -> Any:
+    table = pa.table(dict(zip(NAMES, X.T, strict=True)))
+    with pa.OSFile(str(folder / "x.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+        out.write_table(table)
+    return folder / "x.arrow"

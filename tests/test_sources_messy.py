@@ -193,3 +193,11 @@ def test_a_json_list_that_is_missing_in_the_first_row_is_a_bad_row(tmp_path: Pat
     (block,) = open_source(path).blocks()
     assert block.rows.tolist() == [[1, 2], [3, 4]]
     assert [bad.row for bad in block.bad] == [1]
+
+
+def test_a_file_that_is_given_twice_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n4,3\n")
+    source = open_source([path, path])
+    assert sum(block.length for block in source.blocks()) == 4
+    assert any("x.csv is given more than once; its rows count as often" in said for said in source.warnings)

@@ -20,6 +20,8 @@ from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, So
 
 PARQUET = (".parquet", ".pq")
 IPC = (".arrow", ".feather", ".ipc")
+STREAM = b"\xff\xff\xff\xff"
+"""What the format for streams begins with."""
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TURNED = 16
 
@@ -51,6 +53,8 @@ def open_arrow(place: Place, options: Options) -> Source:
     except (SourceError, KeyboardInterrupt):
         raise
     except Exception as error:  # Arrow's own, the operating system's, and what comes of absurd sizes
+        if _begins(place, STREAM):
+            raise SourceError(f"{place.name} is an Arrow stream, which has no index: write it as Parquet or as an Arrow file.") from None
         raise SourceError(f"{place.name} is not a whole Parquet or Arrow file ({reason(error)}).") from None
     if not schema.names:
         raise SourceError(f"{place.name} has no columns.")

@@ -13,7 +13,7 @@ from online_psp.io.sources._source import SourceError, UnknownSourceError
 _HEAD = 1 << 12
 _MAGIC = {
     b"\x93NUMPY": ".npy", b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x89HDF\r\n\x1a\n": ".h5", b"MATLAB 5.0": ".mat",
-    b"%%MatrixMarket": ".mtx",
+    b"%%MatrixMarket": ".mtx", b"\xff\xff\xff\xff": ".arrow",
 }  # fmt: skip
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TEXT_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")

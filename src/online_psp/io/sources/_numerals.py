@@ -93,12 +93,13 @@ def has_unit(cell: str) -> bool:
 
 def counts_evenly(rows: Sequence[list[str]], at: int, signs: Signs) -> bool:
     """Whether a column has numbers that go up by the same step from row to row, as row numbers and times do."""
-    if len(rows) < _EVEN_ROWS or not all(is_number(row[at], signs) for row in rows[:3]):
-        return False
-    if not all(is_number(row[at], signs) for row in rows):
-        return False
-    steps = np.diff([number(row[at], signs) for row in rows])
-    return bool(np.isfinite(steps).all() and steps[0] > 0 and np.ptp(steps) <= 1e-6 * steps[0])
+    for few in (rows[:3], rows):  # most columns are told by three rows
+        if len(rows) < _EVEN_ROWS or not all(is_number(row[at], signs) for row in few):
+            return False
+        steps = np.diff([number(row[at], signs) for row in few])
+        if not (np.isfinite(steps).all() and steps[0] > 0 and np.ptp(steps) <= 1e-6 * steps[0]):
+            return False
+    return True
 
 
 def signs_of(

@@ -246,7 +246,11 @@ def _open_list(names: list[str], options: Options) -> Source:
     """Files that were listed, in the order given; patterns and folders among them in their own."""
     if "-" in names:
         raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    return _open_files(names, options, f"{names[0]} … {names[-1]}")
+    found = _open_files(names, options, f"{names[0]} … {names[-1]}")
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        found.warnings.append(f"{twice} is given more than once; its rows count as often")
+    return found
 
 
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
