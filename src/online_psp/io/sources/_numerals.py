@@ -69,7 +69,8 @@ def number(cell: str, signs: Signs = USUAL) -> float:
     cell = _WORDS.get(cell.lower(), cell)
     if signs.thousands is not None:
         cell = cell.replace(signs.thousands, "")
-    return float(_FORTRAN.sub(r"\1e\2", cell.replace(",", ".") if signs.decimal == "," else cell))
+    cell = cell.replace(",", ".") if signs.decimal == "," else cell
+    return float(cell if "d" not in cell.lower() else _FORTRAN.sub(r"\1e\2", cell))
 
 
 def may_be_number(cell: str) -> bool:
@@ -93,11 +94,14 @@ def has_unit(cell: str) -> bool:
 
 def counts_evenly(rows: Sequence[list[str]], at: int, signs: Signs) -> bool:
     """Whether a column has numbers that go up by the same step from row to row, as row numbers and times do."""
+    if len(rows) < _EVEN_ROWS:
+        return False
     for few in (rows[:3], rows):  # most columns are told by three rows
-        if len(rows) < _EVEN_ROWS or not all(is_number(row[at], signs) for row in few):
+        if not all(is_number(row[at], signs) for row in few):
             return False
-        steps = np.diff([number(row[at], signs) for row in few])
-        if not (np.isfinite(steps).all() and steps[0] > 0 and np.ptp(steps) <= 1e-6 * steps[0]):
+        values = [number(row[at], signs) for row in few]
+        step = values[1] - values[0]
+        if not step > 0 or any(not abs(two - one - step) <= 1e-6 * step for one, two in itertools.pairwise(values)):
             return False
     return True
 
