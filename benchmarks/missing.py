@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA, IncrementalPCA
 from threadpoolctl import threadpool_limits
 
@@ -108,18 +109,38 @@ def holes() -> None:
 
 
 def linear_bound() -> None:
-    """How well the missing third can be told at all from the rest of a row, by the best linear rule of complete rows."""
-    for name, X, _ in problems():
-        n, D = X.shape
-        outside, inside = np.r_[X[: n // 4], X[3 * n // 4 :]], X[n // 4 : 3 * n // 4]
-        mean, known = outside.mean(axis=0), slice(D // 3, D)
-        C = np.cov(outside.T)
-        best = np.inf
-        for ridge in 10.0 ** np.arange(-4.0, 1.0, 0.5) * np.trace(C) / D:
-            rule = np.linalg.solve(C[known, known] + ridge * np.eye(D - D // 3), C[known, : D // 3])
-            wrong = (inside - mean)[:, known] @ rule - (inside - mean)[:, : D // 3]
-            best = min(best, root_mean_square(wrong) / root_mean_square((inside - mean)[:, : D // 3]))
-        print(f"  {name}, a stretch: ridge regression on the complete rows, all {D} features, at its best ridge: RMSE {best:.3f}")
+    """How well missing values can be told at all: by the best linear rule, and by as many directions as the model keeps.
+
+    The rule is the conditional mean of a Gaussian with the covariance of these very rows, complete: nothing linear has less error on them.
+    """
+    for name, X, K in problems():
+        (n, D), mean, rng = X.shape, X.mean(axis=0), np.random.default_rng(0)
+        C = np.cov(X.T, bias=True)
+        values, vectors = (each[..., ::-1] for each in np.linalg.eigh(C))
+        kept = min(2 * K + 32, D)
+        noise = float(values[kept:].sum()) / max(D - kept, 1)
+        few = (vectors[:, :kept] * (values[:kept] - noise)) @ vectors[:, :kept].T + noise * np.eye(D)
+        for share in (*SHARES, None):
+            holes = np.isnan(holed(X, share))
+            rows = rng.choice(np.flatnonzero(holes.any(axis=1)), min(200, n // 4), replace=False)
+            apart = X[rows] - mean
+            wrong = [_conditional(matrix, apart, holes[rows]) for matrix in (C + 1e-9 * np.trace(C) / D * np.eye(D), few)]
+            of_mean = root_mean_square(apart[holes[rows]])
+            best, by_few = (root_mean_square(each) / of_mean for each in wrong)
+            what = "a stretch" if share is None else f"{100 * share:.0f} %"
+            print(
+                f"  {name}, {what}: RMSE of the best linear rule {best:.3f}; "
+                f"of the {kept} leading directions of the complete rows {by_few:.3f}"
+            )
+
+
+def _conditional(covariance: Floats, apart: Floats, holes: NDArray[np.bool_]) -> Floats:
+    """Errors of the conditional means of what is missing of centred rows, (number of values missing,)."""
+    found = []
+    for row, hole in zip(apart, holes, strict=True):
+        rule = np.linalg.solve(covariance[np.ix_(~hole, ~hole)], row[~hole])
+        found.append(covariance[np.ix_(hole, ~hole)] @ rule - row[hole])
+    return np.concatenate(found)
 
 
 def published() -> None:

@@ -362,8 +362,8 @@ def forged(path: Path, array: str | None = None, values: Any = None, **options: 
         ({"dtype": "float32", "robust": True}, 3, "stream.careful.rows", 1e20),
         ({"robust": True, "standardize": True}, 3, "stream.careful.rows", 1e-308),
         ({"missing": "impute"}, 30, "stream.moments.variance", 1e300),
-        ({"robust": True}, 300, "stream.careful.known", 1e308),
-        ({"robust": True}, 300, "stream.careful.pairs.products", 1e308),
+        ({"robust": True}, 500, "stream.careful.known", 1e308),
+        ({"robust": True}, 500, "stream.careful.pairs.products", 1e308),
     ],
 )
 def test_numbers_that_no_rows_lead_to(tmp_path: Path, options: dict[str, Any], n: int, array: str, value: float) -> None:
