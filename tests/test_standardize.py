@@ -106,3 +106,24 @@ def test_coordinates_beyond_their_type_are_an_error(kind: str) -> None:
     Z = OnlinePCA(3, standardize=True, dtype="float64").fit(X).transform(rows)
     assert np.isfinite(Z).all()
     assert 0.5 < Z.std() < 3.0
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1.0, 1e100])
+def test_a_constant_column_is_divided_by_one_in_any_units(unit: float) -> None:
+    X = np.random.default_rng(15).standard_normal((300, 6)) * unit
+    X[:, 2] = unit
+    model = OnlinePCA(2, standardize=True).fit(X)
+    assert model.scale_ is not None
+    assert model.scale_[2] == 1.0, f"scale of a constant column {model.scale_[2]}, 1 expected"
+    assert np.allclose(np.delete(model.scale_, 2) / unit, np.delete(X / unit, 2, axis=1).std(axis=0)), f"scales {model.scale_ / unit}"
+
+
+@pytest.mark.parametrize("D", [30, 260])
+def test_columns_whose_squares_underflow_are_not_taken_for_constant_in_silence(D: int) -> None:
+    rng = np.random.default_rng(16)
+    X = rng.standard_normal((600, D)) + rng.standard_normal((600, 1))
+    with pytest.warns(RuntimeWarning, match=r"features, feature 0 the first, vary so little .* taken for constant: bring"):
+        _ = OnlinePCA(2, standardize=True).fit(X * 10.0 ** np.linspace(-150, 130, D)).components_
+    plain, scaled = (OnlinePCA(2, standardize=True).fit(X * units).components_ for units in (1.0, 10.0 ** np.linspace(-60, 60, D)))
+    error = subspace_error(scaled.T, plain.T)
+    assert error < 1e-6, f"columns in units of 1e-60 to 1e60: error {error:.1e}"

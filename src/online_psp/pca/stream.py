@@ -85,6 +85,7 @@ class Stream:
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
                 self._warn_of_units()
                 self._warn_of_sizes(found.variances)
+                self._warn_of_underflow()
                 unit = self._unit * (1.0 if now is None else now.factor)
                 varying = float((m.variance > 0).sum())
                 scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
@@ -95,7 +96,7 @@ class Stream:
                     total * scale * scale,
                     m.variance / unit**2,
                     m.mean / unit,
-                    deviations_of(m) / unit if standardize else None,
+                    np.where(m.variance > 0, deviations_of(m) / unit, 1.0) if standardize else None,
                     m.count,
                     m.weight,
                     m.squares,
@@ -133,6 +134,20 @@ class Stream:
             warnings.warn(
                 f"Some rows are {np.sqrt(total) / self._faintest:.0e} times as large as others, so that in {self.dtype} only {seen} of "
                 f"{self.components} directions can be told from rounding: leave such rows out, or pass robust=True.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _warn_of_underflow(self) -> None:
+        """Say once where features are taken for constant that are not, because squares of what they vary by are out of range."""
+        if self._warned or not self.settings.standardize or self.careful is not None:
+            return
+        lost = np.flatnonzero((self.moments.variance == 0) & (self.moments.moved != 0))
+        if len(lost):
+            self._warned = True
+            warnings.warn(
+                f"{len(lost)} of {self.D} features, feature {lost[0]} the first, vary so little beside the others that squares of it "
+                "underflow, and are taken for constant: bring the features to like units.",
                 RuntimeWarning,
                 stacklevel=2,
             )
