@@ -88,7 +88,7 @@ def test_bad_rows(xp: Any) -> None:
         fsm.fit_block(xp.asarray(X))
     with pytest.raises(ValueError, match="300 features; got 9"):
         fsm.fit_block(xp.asarray(X[:, :9]))
-    with pytest.raises(ValueError, match="two dimensions; got 1"):
+    with pytest.raises(ValueError, match="two-dimensional array; got 1"):
         fsm.fit_block(xp.asarray(X[0]))
     assert np.array_equal(before, fsm.W)
 

@@ -417,9 +417,9 @@ def test_evaluate_looks_into_the_working_folder_only_for_a_module_that_is_named(
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # python -m puts the folder on the path itself; the installed command does not
     plain_run = subprocess.run(common, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert plain_run.returncode == 0, plain_run.stderr
-    assert "looked for in" not in plain_run.stderr
+    assert "searched for in" not in plain_run.stderr
     named = [*common[:-1], "out2", "--algorithm", "mine:Mine", "--no-builtin"]
     done = subprocess.run(named, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert f"looked for in {tmp_path}" in done.stderr.replace("\n", "")
+    assert f"searched for in {tmp_path}" in done.stderr.replace("\n", "")
     assert not (tmp_path / "owned").exists(), "a module beside the data was run"

@@ -93,7 +93,7 @@ def test_what_cannot_be_learned_from() -> None:
         distributed.fit(OnlinePCA(3), wide(100))
     with pytest.raises(ValueError, match="no partitions"):
         distributed.fit(OnlinePCA(3), [])
-    with pytest.raises(ValueError, match="two dimensions; got 1"):
+    with pytest.raises(ValueError, match="two dimensions, with samples as rows; got 1"):
         distributed.fit(OnlinePCA(3), da.zeros(10))
     with pytest.raises(ValueError, match="All partitions are empty"):
         distributed.fit(OnlinePCA(3), [delayed(wide(10)[:0])])

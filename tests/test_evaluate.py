@@ -432,7 +432,7 @@ def test_a_set_of_ones_own(home: Path, X: Floats) -> None:
     found = load("mine")
     np.testing.assert_array_equal(found.X, X)
     assert found.name == "mine"
-    with pytest.raises(ValueError, match=r"'mine' is .*X.npy already; say --force"):
+    with pytest.raises(ValueError, match=r"'mine' already names .*X.npy; use --force"):
         add_set("mine", home / "X.npy")
     with pytest.raises(ValueError, match="comes with this package"):
         add_set("mnist", home / "X.npy")
@@ -466,7 +466,7 @@ def test_the_commands_together(X: Floats, home: Path, monkeypatch: pytest.Monkey
     assert result.exit_code == 0, result.output
     assert "Mine, gamma=0.6" in result.output
     assert sys.path[-1] == str(home), "the working folder is the last place to look in"
-    assert f"looked for in {home} too" in " ".join(result.output.split())
+    assert f"also searched for in {home}," in " ".join(result.output.split())
     page = (home / "psp-evaluation" / "report.html").read_text(encoding="utf-8")
     for words in ("psp evaluate --data mine", "--algorithm somebodys_own:Mine,gamma=0.6", "--track drift", "--seed 0", "--timeout 60.0"):
         assert words in page, f"the command must be whole: {words}"

@@ -288,7 +288,7 @@ def test_a_line_that_is_damaged_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
 def test_an_error_that_is_none_takes_no_place(value: float, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.csv", [*trial("a", 0.1), *trial("b", value)])
-    with pytest.raises(ValueError, match=r"rows.csv has an error of .* for b, which is none"):
+    with pytest.raises(ValueError, match=r"rows.csv has an error of .* for b, which is impossible"):
         collect([tmp_path / "rows.csv"])
 
 

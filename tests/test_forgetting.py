@@ -301,7 +301,7 @@ def test_times_that_go_back_in_a_later_call() -> None:
         model.partial_fit(X[30:], times=np.arange(5.0, 35.0))
     with pytest.raises(ValueError, match="go back"):
         model.fit_next(X[30], 3.0)
-    with pytest.raises(ValueError, match="every row needs one"):
+    with pytest.raises(ValueError, match="every row needs a time"):
         model.fit_next(X[30])
     assert model.n_samples_seen_ == 30
 

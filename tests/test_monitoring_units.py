@@ -102,7 +102,7 @@ def test_times_that_cannot_be_change_nothing(tmp_path: Path) -> None:
     back = times[250:].copy()
     back[-1] = 3.0
     calls: list[tuple[dict[str, Any], str]] = [
-        ({}, "every row needs one"),
+        ({}, "every row needs a time"),
         ({"times": back}, "that of row 49 is 3.0"),
         ({"times": times[:50]}, "Times must not go back: that of row 0"),
         ({"times": times[250:260]}, "one for each of the 50 rows"),
@@ -111,7 +111,7 @@ def test_times_that_cannot_be_change_nothing(tmp_path: Path) -> None:
     for given, message in calls:
         with pytest.raises(ValueError, match=message):
             monitor.update(X[250:], **given)
-    with pytest.raises(ValueError, match="every row needs one"):
+    with pytest.raises(ValueError, match="every row needs a time"):
         monitor.update_one(X[250])
     with pytest.raises(ValueError, match="Times must not go back"):
         monitor.update_one(X[250], 3.0)
