@@ -171,6 +171,7 @@ def test_no_basis_before_the_first_sample() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_options_that_are_not_numbers_are_refused_by_name(name: str) -> None:
     cls = ALGORITHMS[name]
+    value: Any
     for option in cls.option_names:
         for value in ("1", "a", [], np.ones(2), 1j, b"1"):
             with pytest.raises(TypeError, match=f"{option} must be (a number|True or False); got"):
@@ -190,6 +191,8 @@ def test_options_that_are_not_numbers_are_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rate_of_the_wrong_type_leaves_the_model_alone(name: str) -> None:
     X = spiked(60, D, K)
+    value: Any
+    steps: Any
     for value in ("0.1", None, True, np.full(2, 0.1), np.array([0.1]), 0.1j):
         model = ALGORITHMS[name](K, learning_rate=lambda t, value=value: value if t == 40 else 0.1)
         model.fit_block(X[:30])

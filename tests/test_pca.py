@@ -400,6 +400,7 @@ def test_fit_next_takes_real_numbers() -> None:
 def test_inverse_transform_takes_real_numbers_of_the_right_width_only() -> None:
     model = OnlinePCA(3).fit(np.random.default_rng(3).standard_normal((50, 12)))
     Z = np.ones((5, 3))
+    bad: Any
     for bad in (Z.astype(str), Z + 0j, [["a", 1.0, 2.0]], np.array([[None, "x", 1.0]], dtype=object), np.full((2, 3), b"1")):
         with pytest.raises(TypeError, match="inverse_transform takes real numbers; got"):
             model.inverse_transform(bad)

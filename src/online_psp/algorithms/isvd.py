@@ -139,7 +139,8 @@ class IncrementalSVD(BlockwiseAlgorithm):
         self.forgetting = check_number(forgetting, "forgetting")
         if not 0.0 < self.forgetting <= 1.0:
             raise ValueError(f"forgetting must be above 0 and at most 1; got {forgetting!r}.")
-        if not (isinstance(center, bool | np.bool_) or (isinstance(center, float) and center in (0.0, 1.0))):  # files store numbers
+        given: Any = center
+        if not isinstance(given, bool | np.bool_) and not (isinstance(given, float) and given in (0.0, 1.0)):  # files store numbers
             raise TypeError(f"center must be True or False; got {center!r}.")
         self.center = bool(center)
 
