@@ -252,11 +252,11 @@ def test_repeats_are_held_once_with_all_that_they_weigh() -> None:
     assert len(found.rows) == 5
     for one, many in zip((found.weights, found.squares), (held.weights, held.squares), strict=True):
         power = 1 if many is held.weights else 2
-        sums = [0.0, 0.0]
+        sums: list[Any] = [0.0, 0.0]
         for which, part, values in ((0, held, many), (1, found, one)):
             for row, value, decay in zip(part.rows, values, part.decays, strict=True):
                 sums[which] = decay**power * sums[which] + value * np.nan_to_num(row)
-        assert np.allclose(*sums)
+        assert np.allclose(sums[0], sums[1])
     assert np.isclose(np.prod(held.decays), np.prod(found.decays)), "the last row stays, so that all decays are in"
 
 

@@ -395,11 +395,12 @@ class Careful:
     # State
 
     def state(self) -> CarefulState:
-        core, held = self.core, [each[: self._n].copy() for each in self._held]
+        n, core, held = self._n, self.core, self._held
+        rows = (held.rows[:n].copy(), held.weights[:n].copy(), held.squares[:n].copy(), held.decays[:n].copy())
         pairs = core.state() if isinstance(core, Pairs) else None
         ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
         guard = None if self.guard is None else GuardState(*self.guard)
-        return CarefulState(self.moments.known.copy(), self.holes, *held, pairs, ritz, guard, self.excess, self.lacking, self.given)
+        return CarefulState(self.moments.known.copy(), self.holes, *rows, pairs, ritz, guard, self.excess, self.lacking, self.given)
 
     def restore(self, state: CarefulState) -> None:
         """Restore a state; the moments have been restored already."""
