@@ -45,8 +45,8 @@ def without_repeats(held: Held) -> Held:
         return held
     faded = np.cumsum(np.log(held.decays))
     left = np.exp(faded[last[kind]] - faded)
-    weights = np.bincount(kind, held.weights * left)
-    squares = np.bincount(kind, held.squares * left**2)
+    weights: Floats = np.asarray(np.bincount(kind, held.weights * left), dtype=np.float64)
+    squares: Floats = np.asarray(np.bincount(kind, held.squares * left**2), dtype=np.float64)
     at = np.sort(last)
     decays = np.exp(np.diff(faded[at], prepend=0.0))
     which = kind[at]
