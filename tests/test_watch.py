@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ from online_psp.monitoring import Monitor, Update
 from online_psp.pca.files import pca_state
 from online_psp.pca.settings import LEARNERS
 from online_psp.watch import Dashboard, PageSettings, feed, frames
+from online_psp.watch.__main__ import _NOTHING, _next
 from online_psp.watch.cloud import Axes
 from online_psp.watch.dashboard import PageError
 from online_psp.watch.feed import Feed
@@ -321,6 +323,43 @@ def test_rows_with_holes_lie_in_the_plane_and_are_not_scored(monkeypatch: pytest
     assert np.isnan(points["spe"][holes]).all()
     assert np.isfinite(points["spe"][~holes][-50:]).all()
     assert json.loads(story.parts["facts"].columns["json"][0])["holes"] == holes.sum()
+
+
+def test_a_stream_that_pauses_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows and components are drawn at most once a second; after the last hand-over they must catch up with the numbers."""
+    clock = [100.0]
+    monkeypatch.setattr("online_psp.watch.story.time.monotonic", lambda: clock[0])
+    model, story = OnlinePCA(K), Story(PageSettings())
+    made = frames_of(model, [data(100), data(100, changed=True)], monkeypatch)
+    monkeypatch.setattr("online_psp.watch.story.time.monotonic", lambda: clock[0])
+
+    def drawn() -> float:
+        return float(story.parts["rows"].columns["row"].max())
+
+    clock[0] = 200.0
+    story.take(made[0])
+    assert drawn() == 100
+    assert story.late() is None
+    clock[0] = 200.3
+    story.take(made[1])
+    assert drawn() == 100, "the rows are drawn too often, and this test shows nothing"
+    assert story.late() == pytest.approx(0.7)
+    clock[0] = 201.1
+    assert story.late() == 0.0
+    story.refresh()
+    assert drawn() == 200
+    assert story.late() is None
+    shown = json.loads(story.parts["components"].columns["json"][0])["components"]
+    assert shown[0]["share"] == pytest.approx(100 * model.explained_variance_ratio_[0])
+
+
+def test_the_process_draws_what_it_left_out_when_no_more_comes() -> None:
+    arrived: queue.Queue[Any] = queue.Queue()
+    assert _next(arrived, 0.0) is _NOTHING
+    arrived.put("frame")
+    assert _next(arrived, 0.0) == "frame"
+    arrived.put(None)
+    assert _next(arrived, None) is None
 
 
 def test_scores_far_below_their_limit_do_not_stretch_the_axis() -> None:

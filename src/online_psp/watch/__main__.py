@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import sys
 from typing import Any
+
+_NOTHING = object()
 
 
 def main() -> int:
@@ -34,17 +37,37 @@ def main() -> int:
         return 1
     _say({"url": server.url, "near": server.near, "port": server.port, "wanted": settings.port, "process": os.getpid()})
 
+    arrived: queue.Queue[Any] = queue.Queue(maxsize=1)
+
+    def read() -> None:
+        frame = told
+        while frame is not None:
+            frame = frames.read(sys.stdin.buffer)
+            arrived.put(frame)
+
     def listen() -> None:
         try:
-            while (frame := frames.read(sys.stdin.buffer)) is not None:
-                _take(story, frame._replace(facts=frame.facts._replace(memory=resident(learner))))
+            while (frame := _next(arrived, story.late())) is not None:
+                if frame is _NOTHING:  # a stream that has paused: what was left out for the sake of speed is drawn now
+                    story.refresh()
+                else:
+                    _take(story, frame._replace(facts=frame.facts._replace(memory=resident(learner))))
                 server.tell()
         finally:
             server.stop()
 
+    in_background(read, "psp-watch-read")
     in_background(listen, "psp-watch-listen")
     server.run()
     return 0
+
+
+def _next(arrived: queue.Queue[Any], seconds: float | None) -> Any:
+    """What arrives next, or `_NOTHING` where nothing does within so many seconds."""
+    try:
+        return arrived.get(timeout=seconds)
+    except queue.Empty:
+        return _NOTHING
 
 
 def _take(story: Any, frame: Any) -> None:

@@ -86,8 +86,8 @@ class Follower:
                 tell()
 
     def _told(self, note: str) -> bool:
-        """Show one sentence on what is wrong with the file, or remove it."""
-        if note == self._note:
+        """Show one sentence on what is wrong with the file, or remove it; and draw what was left out the last time."""
+        if note == self._note and self.story.late() != 0.0:
             return False
         self._note = note
         self.story.facts = self.story.facts._replace(note=note)

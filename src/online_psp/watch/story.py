@@ -72,7 +72,7 @@ class Story:
         self._n_alarms, self._holes, self.monitored = 0, 0, False
         self._times: deque[tuple[float, int]] = deque()
         self._began: tuple[float, int] | None = None
-        self._slow_next = 0.0
+        self._slow_next, self._behind = 0.0, False
         self._heard = time.monotonic()
         self._build(everything=True)
 
@@ -123,8 +123,13 @@ class Story:
         everything = ended or now >= self._slow_next
         began = time.monotonic()
         self._build(everything)
+        self._behind = not everything
         if everything:
             self._slow_next = now + max(_SLOW, 4 * (time.monotonic() - began))
+
+    def late(self) -> float | None:
+        """Seconds until `refresh` is to be called even if nothing is told, because rows and components are behind the numbers; or None."""
+        return max(0.0, self._slow_next - time.monotonic()) if self._behind else None
 
     def fail(self, note: str) -> None:
         """Show what is wrong, beside the last numbers."""
