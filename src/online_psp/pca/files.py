@@ -86,7 +86,7 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 @functools.cache
-def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
+def _parameter_names(cls: type[Any]) -> tuple[str, ...]:
     """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long."""
     return tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
 
