@@ -127,3 +127,33 @@ def test_columns_whose_squares_underflow_are_not_taken_for_constant_in_silence(D
     plain, scaled = (OnlinePCA(2, standardize=True).fit(X * units).components_ for units in (1.0, 10.0 ** np.linspace(-60, 60, D)))
     error = subspace_error(scaled.T, plain.T)
     assert error < 1e-6, f"columns in units of 1e-60 to 1e60: error {error:.1e}"
+
+
+def changed_units(seed: int = 17) -> tuple[Floats, Floats]:
+    """Rows of which a third of the features are 1000 times as large from the middle on, and the components of the standardised rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3000, 3)) * [1.5, 1.2, 0.9] @ rng.standard_normal((3, 300)) + rng.standard_normal((3000, 300))
+    X[1500:, ::3] *= 1000.0
+    return X, PCA(3).fit((X - X.mean(axis=0)) / X.std(axis=0)).components_
+
+
+def test_units_that_change_half_way() -> None:
+    X, batch = changed_units()
+    with pytest.warns(RuntimeWarning, match=r"Row 15\d\d makes the standard deviation of feature \d+ \d+ times as large"):
+        model = OnlinePCA(3, standardize=True).fit(X)
+    error = subspace_error(model.components_.T, batch.T)
+    assert error < 0.005, f"error {error:.4f} to PCA of the standardised rows, below 0.005 expected"
+
+
+@pytest.mark.filterwarnings("ignore:Row 15")
+def test_units_that_change_half_way_give_one_model_however_rows_are_cut() -> None:
+    X, _ = changed_units(18)
+    whole = OnlinePCA(3, standardize=True).fit(X)
+    pieces, singly = OnlinePCA(3, standardize=True), OnlinePCA(3, standardize=True).fit(X[:1490])
+    for part in np.array_split(X, [1, 700, 1499, 1500, 1501, 1503, 2222]):
+        pieces.partial_fit(part)
+    for x in X[1490:1520]:
+        singly.fit_next(x)
+    singly.partial_fit(X[1520:])
+    for other in (pieces, singly):
+        np.testing.assert_array_equal(other.components_, whole.components_)

@@ -33,6 +33,8 @@ _ONE = np.ones(1)
 _DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
 _MOST_SUMMED = 2.0**20  # largest weight in the algorithm's running sum before it begins anew
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
+_LEAP = 8.0  # times its variance that one row may add to a feature before rows are divided by another deviation
+_LOUD = 32.0  # times by which one row may change a deviation without a word
 _RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
@@ -249,7 +251,9 @@ class Stream:
             self._add_exactly(slot[np.newaxis], np.array([share]))
         else:
             if self.scale is not None:
-                slot /= self.scale
+                if self._first_leap((slot / self.scale)[np.newaxis], np.array([share])) == 0:
+                    self._leap()
+                slot = slot / self.scale
             self.model.feed_one(slot, share)
         self._at_fixed_places()
         return True
@@ -317,18 +321,60 @@ class Stream:
             self._learn_array(rows, weights, before)
         else:
             self._sums = None
+            kept = None if self.scale is None else self.moments.copy()
             shares = self.moments.shares(weights, self._decays)
             part = np.array(rows.dense(self.dtype))
             self.moments.take_dense(part, shares, self.unit or 1.0, self.settings.center)
-            if self.exact is None:
-                assert self.model is not None
-                if self.scale is not None:
-                    part /= self.scale
-                self.model.feed(DenseRows(part), shares)
-            else:
+            if self.exact is not None:
                 self._add_exactly(part, shares)
+            elif self.scale is None:
+                self._feed(part, shares)
+            else:
+                leap = self._first_leap(part / self.scale, shares)
+                if kept is not None and leap < len(part) and len(part) > 1:
+                    self.moments = kept
+                    self._learn_around(leap, rows, weights)
+                    return True
+                if leap < len(part):
+                    self._leap()
+                self._feed(part / self.scale, shares)
         self._at_fixed_places()
         return True
+
+    def _feed(self, rows: Array, shares: Floats) -> None:
+        assert self.model is not None
+        self.model.feed(DenseRows(rows), shares)
+
+    def _first_leap(self, rows: Array, shares: Floats) -> int:
+        """Index of the first standardised row, of (n, D), that changes the deviation of some feature by itself; n if none does.
+
+        Features are divided by their present deviations first where that happens, as after a change of units: in the old ones such
+        rows would be so large that everything else is lost beside them.
+        """
+        return int(np.argmax(np.append((rows**2).max(axis=1) * shares > _LEAP, True)))
+
+    def _leap(self) -> None:
+        """Divide features by their present deviations from now on; say, once, where one row has changed them beyond recognition."""
+        growth = self.deviations() / self.scale
+        widest = int(np.argmax(growth))
+        self.go_on_from(self.read_out())
+        if growth[widest] > _LOUD and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Row {self.moments.count - 1} makes the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
+                "standardize=True divides by it: components may be less accurate. If the row is gross, leave it out or pass robust=True; "
+                "if units have changed, bring them to the same.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _learn_around(self, leap: int, rows: AnyRows, weights: Floats) -> None:
+        """Learn a piece in three: up to a row, that row, and the rest."""
+        decays = self._decays
+        for part in (slice(0, leap), slice(leap, leap + 1), slice(leap + 1, len(rows))):
+            if len(weights[part]):
+                self._decays = decays if len(decays) == 1 else decays[part]
+                self._learn_piece(rows[part], weights[part])
 
     def turn_careful(self) -> None:
         """Switch to the learner for rows that may have missing values or be gross."""
