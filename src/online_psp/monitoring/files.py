@@ -157,6 +157,8 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
         not begun or not len(seen.variances) or (seen.variances <= _LEAST * seen.variances.max()).any() or seen.samples < 1
     ):
         raise ModelFileError("what it scores rows by has variances that are not positive")
+    if seen is not None and seen.variances.max() <= _LEAST * seen.total:
+        raise ModelFileError("what it scores rows by has variances that are smaller than any")
     if seen is not None and not _orthonormal(seen.components):
         raise ModelFileError("what it scores rows by has directions that are not orthonormal")
     if seen is not None and max(float(np.abs(seen.mean).max()), abs(seen.total) ** 0.5) > _LARGEST:
