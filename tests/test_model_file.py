@@ -409,10 +409,12 @@ def test_a_state_that_is_larger_than_any(tmp_path: Path, name: str, array: str) 
         ALGORITHMS[name].load(tmp_path / "m.psp")
 
 
-@pytest.mark.parametrize(("array", "value"), [("components", 1e300), ("mean", 1e308), ("variances", 0.0), ("variances", 1e-308)])
+@pytest.mark.parametrize(
+    ("array", "value"), [("components", 1e300), ("mean", 1e308), ("variances", 0.0), ("variances", 1e-308), ("scale", 1e-308)]
+)
 def test_a_monitor_that_scores_by_the_impossible(tmp_path: Path, array: str, value: float) -> None:
     """Scores would be infinite."""
-    monitor = Monitor(OnlinePCA(2))
+    monitor = Monitor(OnlinePCA(2, standardize=True))
     monitor.update(rows(100, 6))
     monitor.save(tmp_path / "m.psp")
     forged(tmp_path / "m.psp", f"learned.judge.seen.{array}", value)

@@ -29,6 +29,7 @@ M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
 _LARGEST = 1e152  # squares of it are in range
+_LEAST_SCALE = 1e-160  # of a deviation: squares of smaller ones vanish
 _LEAST = 1e-40  # relative to the largest variance: smaller ones are left out
 _ORTHONORMAL = 1e-3  # allowed distance from orthonormal, for directions in single precision
 
@@ -163,8 +164,8 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
         raise ModelFileError("what it scores rows by has directions that are not orthonormal")
     if seen is not None and max(float(np.abs(seen.mean).max()), abs(seen.total) ** 0.5) > _LARGEST:
         raise ModelFileError("what it scores rows by is larger than any rows")
-    if seen is not None and (min(seen.noise, seen.total) < 0 or (seen.scale is not None and (seen.scale <= 0).any())):
-        raise ModelFileError("what it scores rows by has negative variances")
+    if seen is not None and (min(seen.noise, seen.total) < 0 or (seen.scale is not None and (seen.scale < _LEAST_SCALE).any())):
+        raise ModelFileError("what it scores rows by has negative variances, or deviations that are smaller than any")
 
 
 def _orthonormal(rows: Floats) -> bool:
