@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import warnings
@@ -140,7 +141,7 @@ def _forge(state: dict[str, Any], rng: np.random.Generator) -> None:
     for key in at[:-1]:
         inside = inside[key]
     if at:
-        inside[at[-1]] = _VALUES[rng.integers(len(_VALUES))]
+        inside[at[-1]] = copy.deepcopy(_VALUES[rng.integers(len(_VALUES))])  # or it is put into itself the next time
 
 
 def _spoil(arrays: dict[str, Any], rng: np.random.Generator) -> None:
