@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import numbers
 import os
@@ -30,6 +29,7 @@ from online_psp.pca.view import StreamState, View, flip_signs
 _LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
 _LEAST = 1e-150  # squares of smaller numbers vanish
 _KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
+_NAMES: dict[Any, tuple[str, ...]] = {}
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
@@ -85,10 +85,11 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, state
 
 
-@functools.cache
-def _parameter_names(cls: type[Any]) -> tuple[str, ...]:
-    """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long."""
-    return tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
+def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
+    """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long, so they are remembered."""
+    if cls not in _NAMES:
+        _NAMES[cls] = tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
+    return _NAMES[cls]
 
 
 def _plain(value: Any, name: str) -> Any:
