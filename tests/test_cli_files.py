@@ -138,7 +138,7 @@ def test_records_and_objects_have_a_sentence(tmp_path: Path) -> None:
 
 
 def test_genes_and_barcodes_of_a_cell_ranger_folder(tmp_path: Path) -> None:
-    """Also as it lies in archives of studies, with a prefix; where the tables beside it do not fit, rows are samples."""
+    """Also as it lies in archives of studies, with a prefix; where the tables beside it do not fit, it is refused."""
     from scipy.io import mmwrite
     from scipy.sparse import random as random_matrix
 
@@ -156,5 +156,6 @@ def test_genes_and_barcodes_of_a_cell_ranger_folder(tmp_path: Path) -> None:
     assert code == 0, said
     assert scores.read_text().splitlines()[1].startswith("AC0-1,")
     put(tmp_path / "GSM1_barcodes.tsv", ["AC0-1"])
-    assert run("fit", tmp_path / "GSM1_matrix.mtx", "-k", 2, "-o", tmp_path / "n.psp")[0] == 0
-    assert OnlinePCA.load(tmp_path / "n.psp").n_samples_seen_ == 7
+    code, _, said = run("fit", tmp_path / "GSM1_matrix.mtx", "-k", 2, "-o", tmp_path / "n.psp")
+    assert (code, (tmp_path / "n.psp").exists()) == (1, False)
+    assert "is 7 × 12, and the tables beside it name 7 genes and 1 cells: they do not belong together." in said
