@@ -498,3 +498,22 @@ def test_pandas_na_in_columns_of_objects() -> None:
     frame = pd.DataFrame(H).astype("Float64").astype(object)
     assert same(OnlinePCA(2, missing="impute").fit(frame), OnlinePCA(2, missing="impute").fit(pd.DataFrame(H)))
     assert not OnlinePCA(2, missing="impute").fit(frame).impute(frame).isna().any().any()
+
+
+@pytest.mark.parametrize("D", [12, 300])
+def test_features_that_are_never_observed_together_are_named(D: int) -> None:
+    rng = np.random.default_rng(40)
+    X = np.full((900, D), np.nan)
+    X[np.arange(900), rng.integers(D, size=900)] = rng.standard_normal(900)
+    model = OnlinePCA(2, missing="impute", oversample=4)
+    for part in np.array_split(X, 3):
+        model.partial_fit(part)
+    with pytest.warns(UserWarning, match=r"Features \d+ and \d+ have never been observed in the same row"):
+        _ = model.components_
+
+
+def test_one_pair_that_is_never_observed_together_is_named() -> None:
+    X = np.random.default_rng(41).standard_normal((400, 6)) @ np.random.default_rng(42).standard_normal((6, 6))
+    X[:200, 1], X[200:, 4] = np.nan, np.nan
+    with pytest.warns(UserWarning, match="Features 1 and 4 have never been observed in the same row"):
+        _ = OnlinePCA(2, missing="impute").fit(X).components_

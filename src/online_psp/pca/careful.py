@@ -102,6 +102,7 @@ class Careful:
         self.moments = PartialMoments(D)
         self.factor = 1.0  # multiplies values from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
+        self.alone = True  # whether no row had two values
         self.given = 0.0  # weight of all rows before gross ones lost theirs, faded where the stream forgets
         self.excess = 1.0  # f of rows with holes (`completing.py`), its geometric mean
         self.lacking = 0.0  # share of such rows in the average of all
@@ -195,8 +196,17 @@ class Careful:
         if self.settings.robust and new and self.guard is not None:  # in the units of the model that further rows are compared with
             self.guard = Guard(*spread_of(self._distances(raw, observed)[before > 0], before[before > 0]))
 
+    def strangers(self) -> tuple[int, int] | None:
+        """Two observed features that were never observed in the same row; None if there are none, or if that is not known."""
+        known = np.flatnonzero(self.moments.known > 0)
+        if isinstance(self.core, Pairs):
+            apart = np.argwhere(self.core.weights[np.ix_(known, known)] == 0)
+            return (int(known[apart[0, 0]]), int(known[apart[0, 1]])) if len(apart) else None
+        return (int(known[0]), int(known[1])) if self.alone and self.holes and len(known) > 1 else None
+
     def _learn(self, rows: Floats, observed: Mask, weights: Floats, squares: Floats, decays: Floats) -> None:
         self.moments.take_squares(squares, decays)
+        self.alone = self.alone and bool(observed.sum(axis=1).max(initial=0) < 2)
         if self.few and not isinstance(self.core, Model):
             pairs = self.core.copy() if isinstance(self.core, Pairs) else Pairs(self.D)
             self._take_pairs(pairs, rows, observed, weights, decays)
@@ -405,6 +415,7 @@ class Careful:
     def restore(self, state: CarefulState) -> None:
         """Restore a state; the moments have been restored already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
+        self.alone = False  # not known of the rows before
         self._held = Held(state.rows.copy(), state.weights.copy(), state.squares.copy(), state.decays.copy())
         self._n, self.given = len(state.rows), state.given
         self.excess, self.lacking = state.excess or 1.0, state.lacking or 0.0

@@ -32,7 +32,7 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     center = mine.settings.center
     moments, between = merge_partial(one.moments, two.moments.scaled(factor), center)
     careful = Careful(mine.settings, mine.rank, mine.D, mine.dtype, mine.share)
-    careful.moments, careful.holes = moments, one.holes or two.holes
+    careful.moments, careful.holes, careful.alone = moments, one.holes or two.holes, one.alone and two.alone
     careful.guard = _merged_guard(one, two, factor)
     careful.given = one.moments.weight / counted[0] + two.moments.weight / counted[1]
     careful.excess, careful.lacking = _merged_excess(one, two)

@@ -88,6 +88,8 @@ class Stream:
                 self._warn_of_units()
                 self._warn_of_sizes(found.variances)
                 self._warn_of_underflow()
+                if now is not None:
+                    self._warn_of_strangers(now)
                 unit = self._unit * (1.0 if now is None else now.factor)
                 varying = float((m.variance > 0).sum())
                 scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
@@ -122,6 +124,20 @@ class Stream:
                 f"feature, so that in {self.dtype} only {seen} of {self.components} directions can be told from rounding: pass "
                 "standardize=True, or bring the features to like units.",
                 RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _warn_of_strangers(self, learner: Careful) -> None:
+        """Warn, once, if features have never been observed in the same row: how they go together is then a guess."""
+        if self._warned:
+            return
+        pair = learner.strangers()
+        if pair is not None:
+            self._warned = True
+            warnings.warn(
+                f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
+                "together; they are taken for uncorrelated, and components that depend on that are a guess.",
+                UserWarning,
                 stacklevel=2,
             )
 
@@ -355,6 +371,7 @@ class Stream:
 
     def _leap(self) -> None:
         """Divide features by their present deviations from now on; say, once, where one row has changed them beyond recognition."""
+        assert self.scale is not None
         growth = self.deviations() / self.scale
         widest = int(np.argmax(growth))
         self.go_on_from(self.read_out())

@@ -38,7 +38,7 @@ def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: 
             scale = deviations_of(moments) if careful.settings.standardize else None
             directions = exact.read_out(scale)
         assert directions is not None
-        careful.moments, careful.scale = PartialMoments.following(moments), scale
+        careful.moments, careful.scale, careful.alone = PartialMoments.following(moments), scale, False
         careful.go_on_from(directions)
     return careful
 
