@@ -255,7 +255,7 @@ def _other_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     for key in old.keys() | new.keys():
         if key not in ("total", "open_end", "names_digest") and old.get(key) != new.get(key):
             option, was, now = key.replace("_", " "), _listed(old.get(key)), _listed(new.get(key))
-            if was == now:  # no word, and the word "none"
+            if was == now or {was, now} & {",", ";", ".", ""}:  # no word and the word "none"; signs that a sentence has too
                 was, now = repr(old.get(key)), repr(new.get(key))
             return f"The source was read with {option}: {was}, and now with {option}: {now}."
     return None
