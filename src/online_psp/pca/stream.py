@@ -367,7 +367,7 @@ class Stream:
         Features are divided by their present deviations first where that happens, as after a change of units: in the old ones such
         rows would be so large that everything else is lost beside them.
         """
-        return int(np.argmax(np.append((rows**2).max(axis=1) * shares > _LEAP, True)))
+        return int(np.argmax(np.append(np.abs(rows).max(axis=1) * np.sqrt(shares) > np.sqrt(_LEAP), True)))
 
     def _leap(self) -> None:
         """Divide features by their present deviations from now on; say, once, where one row has changed them beyond recognition."""
