@@ -145,6 +145,17 @@ def test_units_that_change_half_way() -> None:
     assert error < 0.005, f"error {error:.4f} to PCA of the standardised rows, below 0.005 expected"
 
 
+def test_a_warning_that_is_an_error_loses_no_row() -> None:
+    X, _ = changed_units()
+    with pytest.warns(RuntimeWarning, match="Row 15"):
+        quiet = OnlinePCA(3, standardize=True).fit(X[:1490]).partial_fit(X[1490:])
+    loud = OnlinePCA(3, standardize=True).fit(X[:1490])
+    with pytest.raises(RuntimeWarning, match="Row 15"):  # as tests here have it
+        loud.partial_fit(X[1490:])
+    np.testing.assert_array_equal(loud.components_, quiet.components_)
+    assert loud.n_samples_seen_ == 3000
+
+
 @pytest.mark.filterwarnings("ignore:Row 15")
 def test_units_that_change_half_way_give_one_model_however_rows_are_cut() -> None:
     X, _ = changed_units(18)

@@ -63,6 +63,7 @@ class Stream:
         self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
         self._warned = False
+        self._word: str | None = None  # a warning that is still to be given
         self._faintest = np.inf  # size of the smallest row looked at that is not zero
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
@@ -246,6 +247,7 @@ class Stream:
             if times is not None and len(times):
                 self.last_time = float(times[-1])
             self._view, self.refresh_at = None, 0.0
+            self._speak()
 
     def learn_one(self, row: Array, times: Floats | None = None) -> bool:
         """Learn from one row, (D,), of weight one and the right precision; returns False, and changes nothing, if it cannot be learned."""
@@ -272,6 +274,7 @@ class Stream:
                 slot = slot / self.scale
             self.model.feed_one(slot, share)
         self._at_fixed_places()
+        self._speak()
         return True
 
     def project(self, row: Array) -> Array:
@@ -377,13 +380,17 @@ class Stream:
         self.go_on_from(self.read_out())
         if growth[widest] > _LOUD and not self._warned:
             self._warned = True
-            warnings.warn(
+            self._word = (
                 f"Row {self.moments.count - 1} makes the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
                 "standardize=True divides by it: components may be less accurate. If the row is gross, leave it out or pass robust=True; "
-                "if units have changed, bring them to the same.",
-                RuntimeWarning,
-                stacklevel=2,
+                "if units have changed, bring them to the same."
             )
+
+    def _speak(self) -> None:
+        """Give a warning that came up while rows were learned; only now, because it may be turned into an error."""
+        word, self._word = self._word, None
+        if word is not None:
+            warnings.warn(word, RuntimeWarning, stacklevel=4)
 
     def _learn_around(self, leap: int, rows: AnyRows, weights: Floats) -> None:
         """Learn a piece in three: up to a row, that row, and the rest."""
