@@ -238,7 +238,6 @@ def test_a_changed_file_is_not_resumed(tmp_path: Path, change: str) -> None:
         (["--skip-rows", 5], "read with"),
         (["--encoding", "latin-1"], "read with encoding: utf-8, and now with encoding: latin-1"),
         (["--keep-index"], "read with keep index: False, and now with keep index: True"),
-        (["--features", 5], "."),
     ],
 )
 def test_other_options_are_not_resumed(tmp_path: Path, options: list[Any], message: str) -> None:

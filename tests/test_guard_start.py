@@ -132,7 +132,7 @@ def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pyt
     try:
         assert process.stdin is not None
         assert process.stdout is not None
-        frames.write(process.stdin, frames.packed(asdict(PageSettings(port=0))))  # type: ignore[arg-type]
+        frames.write(process.stdin, asdict(PageSettings(port=0)))  # type: ignore[arg-type]
         told = process.stdout.readline()
     finally:
         dashboard._terminate(process)

@@ -95,7 +95,7 @@ def test_standardize_gives_mean_zero_and_mean_norm_one() -> None:
     ("one", "two", "message"),
     [
         (U.T, V, "as columns"),
-        (U, V[:20], "same space"),
+        (U, V[:20], "same number of features"),
         (U, V[:, :3], "same dimension"),
         (U * np.nan, V, "finite"),
         (np.zeros((30, 4)), V, "columns of U span only 0 dimensions"),

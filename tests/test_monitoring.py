@@ -455,6 +455,7 @@ def test_units_do_not_matter(unit: float) -> None:
     assert (found.drift == "direction").sum() == 1
 
 
+@pytest.mark.filterwarnings("ignore:Some rows are")
 def test_one_gross_row_is_an_outlier_and_no_drift() -> None:
     X = World(14).rows(1200)
     X[600] = 1e100

@@ -95,7 +95,7 @@ def test_other_columns_and_options_are_named(tmp_path: Path) -> None:
     put(path, lines(X[:, turned], names=[NAMES[i] for i in turned]))
     assert "in another order" in str(change(old, open_source(path)))
     put(path, lines(X, ";"))
-    assert "delimiter: ,, and now with delimiter: ;" in str(change(old, open_source(path)))
+    assert "delimiter: ',', and now with delimiter: ';'" in str(change(old, open_source(path)))
     np.save(tmp_path / "x.npy", X)
     assert "The source was text (x.csv), and is now npy (x.npy)." in str(change(old, open_source(tmp_path / "x.npy")))
     np.save(tmp_path / "y.npy", X[:, :4])

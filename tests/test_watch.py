@@ -397,6 +397,7 @@ def test_a_frame_that_breaks_off_is_the_end() -> None:
     np.testing.assert_array_equal(found["row"], np.arange(1000.0))
 
 
+@pytest.mark.filterwarnings("ignore:robust=True has taken")
 @pytest.mark.parametrize("n", [2, 40, 1000], ids=lambda n: f"{n} rows")
 @pytest.mark.parametrize(
     "settings",
