@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from online_psp.engine.libraries import namespace_of, to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.robust import LOUD
 from online_psp.pca.units import largest_for, unit_for
 
 _LEAST, _MOST = 1e-150, 1e150  # values whose squares floating point can hold
@@ -165,29 +163,6 @@ def _not_finite(row: Array, at: int, column: int | None = None) -> ValueError:
     what = "NaN" if np.isnan(value) else "infinity"
     hint = "Every value must be finite; OnlinePCA(missing='impute') takes NaN as missing values." if what == "NaN" else ""
     return ValueError(f"Input X contains {what}: row {at}, column {place}. {hint or 'Every value must be finite.'}")
-
-
-def warn_never_observed(known: Floats) -> None:
-    """Warn about features that have never been observed, given the weight of each, (D,)."""
-    never = np.flatnonzero(known <= 0)
-    if len(never):
-        named = ", ".join(str(j) for j in never[:10]) + (", …" if len(never) > 10 else "")
-        warnings.warn(
-            f"{len(never)} of {len(known)} features have never been observed (columns {named}): they have mean 0 and no loading.",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def warn_of_gross(share: float, before: float = 0.0) -> None:
-    """Say where gross rows have lost more of the weight of all rows than they should pass with, and had not before."""
-    if before <= LOUD < share:
-        warnings.warn(
-            f"robust=True has taken {100.0 * share:.0f} % of their weight from the rows so far, because some are far from the others "
-            "(sample_influence tells which); if those are data, as of another cluster, a heavy tail or a new regime, set robust=False.",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:

@@ -25,9 +25,10 @@ from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
-from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype, warn_never_observed, warn_of_gross
+from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
 from online_psp.pca.forgetting import check_times
 from online_psp.pca.merging import merge
+from online_psp.pca.notices import warn_never_observed, warn_of_gross
 from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream
 from online_psp.pca.using import Usable

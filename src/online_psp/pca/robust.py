@@ -35,8 +35,6 @@ LEAST_FIRST = 400
 """Rows that are held at first, so that a hundred gross ones are a minority."""
 LEAST_ROWS = 64
 """Rows of a block, so that its median and median deviation mean something."""
-LOUD = 1.0 / 16.0
-"""Share of the weight of all rows beyond which it has to be said that it was taken from some."""
 _SIGMA = 1.4826  # standard deviations of a Gaussian in its median deviation
 _ALIKE = 1e-9  # difference of log δ² up to which rows are alike
 _ENOUGH = 12  # different rows, from which on their median and median deviation mean something

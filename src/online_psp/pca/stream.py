@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
-from online_psp.algorithms._ritz import rounding
 from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
 from online_psp.engine.locks import model_lock
@@ -23,6 +21,7 @@ from online_psp.pca.careful import Careful, deviations_of
 from online_psp.pca.exact import Kept, ReadOut, Scatter, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
+from online_psp.pca.notices import Notices, leap_notice, sizes_notice, strangers_notice, underflow_notice, units_notice
 from online_psp.pca.offsets import needs_another, offset_for, shifted
 from online_psp.pca.settings import Settings, rank_for, rank_found
 from online_psp.pca.turning import turned
@@ -32,9 +31,7 @@ from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
 _ONE = np.ones(1)
 _DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
 _MOST_SUMMED = 2.0**20  # largest weight in the algorithm's running sum before it begins anew
-_HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _LEAP = 8.0  # times its variance that one row may add to a feature before rows are divided by another deviation
-_LOUD = 32.0  # times by which one row may change a deviation without a word
 _RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
@@ -62,8 +59,7 @@ class Stream:
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
-        self._warned = False
-        self._word: str | None = None  # a warning that is still to be given
+        self._notices = Notices()
         self._faintest = np.inf  # size of the smallest row looked at that is not zero
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
@@ -86,11 +82,7 @@ class Stream:
                 found = self.read_out() if now is None else now.read_out()
                 check_learned(found.components, found.variances)
                 m, standardize = self.moments if now is None else now.moments, self.settings.standardize
-                self._warn_of_units()
-                self._warn_of_sizes(found.variances)
-                self._warn_of_underflow()
-                if now is not None:
-                    self._warn_of_strangers(now)
+                self._give_notices(found, now)
                 unit = self._unit * (1.0 if now is None else now.factor)
                 varying = float((m.variance > 0).sum())
                 scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
@@ -111,65 +103,16 @@ class Stream:
                 )
             return self._view
 
-    def _warn_of_units(self) -> None:
-        """Warn, once, if rounding of the largest feature hides some of the directions asked for."""
-        if self._warned or self.model is None or self.scale is not None:
-            return
-        deviations = np.sqrt(self.moments.variance)
-        largest = int(np.argmax(deviations))
-        seen = int((deviations > _HIDDEN[self.dtype.itemsize] * np.finfo(self.dtype).eps * deviations[largest]).sum())
-        if seen < min(self.components, int((deviations > 0).sum())):
-            self._warned = True
-            warnings.warn(
-                f"Feature {largest} varies {deviations[largest] / np.median(deviations[deviations > 0]):.0e} times as much as the median "
-                f"feature, so that in {self.dtype} only {seen} of {self.components} directions can be told from rounding: pass "
-                "standardize=True, or bring the features to like units.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-    def _warn_of_strangers(self, learner: Careful) -> None:
-        """Warn, once, if features have never been observed in the same row: how they go together is then a guess."""
-        if self._warned:
-            return
-        pair = learner.strangers()
-        if pair is not None:
-            self._warned = True
-            warnings.warn(
-                f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
-                "together; they are taken for uncorrelated, and components that depend on that are a guess.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _warn_of_sizes(self, variances: Floats) -> None:
-        """Say once where directions are asked for that rounding of the largest rows hides."""
-        total = self.moments.total_variance
-        if self._warned or not self._faintest**2 < rounding(np.array([total]), self.dtype):
-            return
-        seen = int((variances > rounding(variances, self.dtype)).sum())
-        if seen < min(self.components, self.moments.count - 1):
-            self._warned = True
-            warnings.warn(
-                f"Some rows are {np.sqrt(total) / self._faintest:.0e} times as large as others, so that in {self.dtype} only {seen} of "
-                f"{self.components} directions can be told from rounding: leave such rows out, or pass robust=True.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-    def _warn_of_underflow(self) -> None:
-        """Say once where features are taken for constant that are not, because squares of what they vary by are out of range."""
-        if self._warned or not self.settings.standardize or self.careful is not None:
-            return
-        lost = np.flatnonzero((self.moments.variance == 0) & (self.moments.moved != 0))
-        if len(lost):
-            self._warned = True
-            warnings.warn(
-                f"{len(lost)} of {self.D} features, feature {lost[0]} the first, vary so little beside the others that squares of it "
-                "underflow, and are taken for constant: bring the features to like units.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    def _give_notices(self, found: ReadOut, learner: Careful | None) -> None:
+        """Warn, once of each kind, where what was found may not be what was asked for."""
+        m, give = self.moments, self._notices.give
+        if self.model is not None and self.scale is None:
+            give("units", units_notice(m.variance, self.dtype, self.components))
+        give("sizes", sizes_notice(found.variances, m.total_variance, self._faintest, self.dtype, self.components, m.count))
+        if learner is not None:
+            give("strangers", strangers_notice(learner.strangers()), UserWarning)
+        elif self.settings.standardize:
+            give("underflow", underflow_notice(m.variance, m.moved))
 
     def note_sizes(self, rows: AnyRows) -> None:
         """Remember how small rows are that are not zero: the first and the last of a call are looked at, and no more, to cost little."""
@@ -247,7 +190,7 @@ class Stream:
             if times is not None and len(times):
                 self.last_time = float(times[-1])
             self._view, self.refresh_at = None, 0.0
-            self._speak()
+            self._notices.release()
 
     def learn_one(self, row: Array, times: Floats | None = None) -> bool:
         """Learn from one row, (D,), of weight one and the right precision; returns False, and changes nothing, if it cannot be learned."""
@@ -274,7 +217,7 @@ class Stream:
                 slot = slot / self.scale
             self.model.feed_one(slot, share)
         self._at_fixed_places()
-        self._speak()
+        self._notices.release()
         return True
 
     def project(self, row: Array) -> Array:
@@ -373,24 +316,11 @@ class Stream:
         return int(np.argmax(np.append(np.abs(rows).max(axis=1) * np.sqrt(shares) > np.sqrt(_LEAP), True)))
 
     def _leap(self) -> None:
-        """Divide features by their present deviations from now on; say, once, where one row has changed them beyond recognition."""
+        """Divide features by their present deviations from now on; warn if one row has changed them beyond recognition."""
         assert self.scale is not None
         growth = self.deviations() / self.scale
-        widest = int(np.argmax(growth))
         self.go_on_from(self.read_out())
-        if growth[widest] > _LOUD and not self._warned:
-            self._warned = True
-            self._word = (
-                f"Row {self.moments.count - 1} makes the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
-                "standardize=True divides by it: components may be less accurate. If the row is gross, leave it out or pass robust=True; "
-                "if units have changed, bring them to the same."
-            )
-
-    def _speak(self) -> None:
-        """Give a warning that came up while rows were learned; only now, because it may be turned into an error."""
-        word, self._word = self._word, None
-        if word is not None:
-            warnings.warn(word, RuntimeWarning, stacklevel=4)
+        self._notices.hold("leap", leap_notice(self.moments.count - 1, growth))
 
     def _learn_around(self, leap: int, rows: AnyRows, weights: Floats) -> None:
         """Learn a piece in three: up to a row, that row, and the rest."""

@@ -15,10 +15,11 @@ from online_psp.engine.libraries import Library
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, rows_dtype, warn_never_observed
+from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, rows_dtype
 from online_psp.pca.filling import filled, partial_likelihoods, put_back
 from online_psp.pca.holes import Gaussian, first_hole
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
+from online_psp.pca.notices import warn_never_observed
 from online_psp.pca.offsets import offset_for, shifted
 from online_psp.pca.reading import Learned
 from online_psp.pca.view import View

@@ -1,0 +1,142 @@
+"""Warnings about what a model has learned: where its answer may not be what was asked for, one sentence each.
+
+Functions named `…_notice` look at numbers and return a sentence, or None if there is nothing to say. `Notices` gives each kind of sentence
+once in the life of a stream.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from online_psp.algorithms._ritz import rounding
+from online_psp.engine.types import Floats
+
+GROSS_SHARE = 1.0 / 16.0
+"""Share of the weight of all rows that `robust` may take away without a warning."""
+_HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
+_GROWTH = 32.0  # times by which one row may change a deviation without a warning
+
+
+class Notices:
+    """Gives each kind of warning once, at a moment when nothing is lost if it is turned into an error."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+        self._waiting: list[tuple[str, type[Warning]]] = []
+
+    def give(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning) -> None:
+        """Warn at once, unless there is nothing to say or a warning of this kind was given before."""
+        if sentence is not None and kind not in self._given:
+            self._given.add(kind)
+            warnings.warn(sentence, category, stacklevel=3)
+
+    def hold(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning) -> None:
+        """Keep a warning that comes up while rows are learned until `release`."""
+        if sentence is not None and kind not in self._given:
+            self._given.add(kind)
+            self._waiting.append((sentence, category))
+
+    def release(self) -> None:
+        """Give the warnings that were held. Rows have been learned by now, so that a warning turned into an error loses none."""
+        waiting, self._waiting = self._waiting, []
+        for sentence, category in waiting:
+            warnings.warn(sentence, category, stacklevel=4)
+
+
+def units_notice(variances: Floats, dtype: np.dtype[Any], wanted: int) -> str | None:
+    """Whether rounding of the largest feature hides some of the directions wanted, given the variances of the features, (D,)."""
+    deviations = np.sqrt(variances)
+    largest = int(np.argmax(deviations))
+    seen = int((deviations > _HIDDEN[dtype.itemsize] * np.finfo(dtype).eps * deviations[largest]).sum())
+    if seen >= min(wanted, int((deviations > 0).sum())):
+        return None
+    return (
+        f"Feature {largest} varies {deviations[largest] / np.median(deviations[deviations > 0]):.0e} times as much as the median "
+        f"feature, so that in {dtype} only {seen} of {wanted} directions can be told from rounding: pass "
+        "standardize=True, or bring the features to like units."
+    )
+
+
+def sizes_notice(variances: Floats, total: float, faintest: float, dtype: np.dtype[Any], wanted: int, count: int) -> str | None:
+    """Whether rounding of the largest rows hides some of the directions wanted.
+
+    Parameters
+    ----------
+    variances : (K',)
+        Variances of the directions.
+    total : float
+        Variance of all features together.
+    faintest : float
+        Size of the smallest row looked at that is not zero.
+    dtype : float64 or float32
+    wanted, count : int
+        Directions asked for, and rows seen.
+    """
+    if not faintest**2 < rounding(np.array([total]), dtype):
+        return None
+    seen = int((variances > rounding(variances, dtype)).sum())
+    if seen >= min(wanted, count - 1):
+        return None
+    return (
+        f"Some rows are {np.sqrt(total) / faintest:.0e} times as large as others, so that in {dtype} only {seen} of "
+        f"{wanted} directions can be told from rounding: leave such rows out, or pass robust=True."
+    )
+
+
+def underflow_notice(variances: Floats, moved: Floats) -> str | None:
+    """Whether features whose means have moved, (D,), are taken for constant because the squares of what they vary by are out of range."""
+    lost = np.flatnonzero((variances == 0) & (moved != 0))
+    if not len(lost):
+        return None
+    return (
+        f"{len(lost)} of {len(variances)} features, feature {lost[0]} the first, vary so little beside the others that squares of it "
+        "underflow, and are taken for constant: bring the features to like units."
+    )
+
+
+def strangers_notice(pair: tuple[int, int] | None) -> str | None:
+    """What to say of two features that were never observed in the same row."""
+    if pair is None:
+        return None
+    return (
+        f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
+        "together; they are taken for uncorrelated, and components that depend on that are a guess."
+    )
+
+
+def leap_notice(row: int, growth: Floats) -> str | None:
+    """Whether one row has changed a deviation beyond recognition, given by how many times it has changed each, (D,)."""
+    widest = int(np.argmax(growth))
+    if not growth[widest] > _GROWTH:
+        return None
+    return (
+        f"Row {row} makes the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
+        "standardize=True divides by it: components may be less accurate. If the row is gross, leave it out or pass robust=True; "
+        "if units have changed, bring them to the same."
+    )
+
+
+def warn_never_observed(known: Floats) -> None:
+    """Warn about features that have never been observed, given the weight of each, (D,)."""
+    never = np.flatnonzero(known <= 0)
+    if len(never):
+        named = ", ".join(str(j) for j in never[:10]) + (", …" if len(never) > 10 else "")
+        warnings.warn(
+            f"{len(never)} of {len(known)} features have never been observed (columns {named}): they have mean 0 and no loading.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_gross(share: float, before: float = 0.0) -> None:
+    """Warn if gross rows have lost more of the weight of all rows than may pass without a word, and had not before."""
+    if before <= GROSS_SHARE < share:
+        warnings.warn(
+            f"robust=True has taken {100.0 * share:.0f} % of their weight from the rows so far, because some are far from the others "
+            "(sample_influence tells which); if those are data, as of another cluster, a heavy tail or a new regime, set robust=False.",
+            UserWarning,
+            stacklevel=3,
+        )
