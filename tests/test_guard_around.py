@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from online_psp import OnlinePCA
-from online_psp.io import runs
+from online_psp.io import files, runs
 from online_psp.io.files import OutputReplacedError
 from online_psp.io.runs import _steps
 from tests.test_streams import PSP, data, psp, write_csv
@@ -147,6 +147,75 @@ def test_an_output_that_appears_during_a_run_needs_force_as_well(tmp_path: Path,
     assert "is left as it is" in said
     assert model.read_text() == "precious"
     assert OnlinePCA.load(tmp_path / "m-2.psp").n_samples_seen_ == 600
+
+
+_WRITERS: dict[str, tuple[str, ...]] = {
+    "out.npy": ("transform", "m.psp", "x.npy"),
+    "out.csv": ("score", "m.psp", "x.npy"),
+    "out.parquet": ("impute", "m.psp", "x.npy"),
+    "out.psp": ("merge", "m.psp", "m.psp"),
+    "out.png": ("plot", "m.psp"),
+}
+
+
+@pytest.mark.parametrize("name", _WRITERS)
+@pytest.mark.parametrize("present", ["new", "present"])
+def test_no_writer_replaces_what_somebody_else_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, present: str) -> None:
+    """As `psp fit`: at the last moment too, with --force too, and what took long to compute is kept under another name."""
+    rows(tmp_path)
+    OnlinePCA(2).fit(data(50, 6)).save(tmp_path / "m.psp")
+    output, beside = tmp_path / name, tmp_path / name.replace(".", "-2.")
+    if present == "present":
+        output.write_text("older")
+    fsync = os.fsync
+
+    def interfere(descriptor: int) -> None:
+        fsync(descriptor)
+        monkeypatch.setattr(os, "fsync", fsync)
+        output.write_text("precious")
+
+    command, *sources = _WRITERS[name]
+    arguments = [command, *(tmp_path / each for each in sources), "-o", output, *(["--force"] if present == "present" else []), "-q"]
+    monkeypatch.setattr(os, "fsync", interfere)
+    said = str(psp(*arguments, code=1).stderr).splitlines()[-1]
+    assert said == (
+        f"psp: {output} was written by somebody else during the run, and is left as it is; what was to be written is in {beside}."
+    )
+    assert output.read_text() == "precious", "an output of somebody else was overwritten"
+    kept = beside.read_bytes()
+    output.unlink()
+    psp(*arguments)
+    assert output.read_bytes() == kept, "the file beside the output is not what would have been written"
+    assert sorted(os.listdir(tmp_path)) == sorted(["m.psp", "x.npy", output.name, beside.name]), "something was left behind"
+
+
+def test_names_beside_an_output_are_not_taken_from_anybody(tmp_path: Path) -> None:
+    """Also where the name is taken in the very moment between looking and writing."""
+    (tmp_path / "m-2.psp").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "m-3.psp").write_text("precious")
+    with pytest.raises(OutputReplacedError) as found, files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
+        file.write(b"whole")
+        os.mkdir(tmp_path / "m.psp")
+    assert found.value.beside == tmp_path / "m-4.psp"
+    assert found.value.beside.read_bytes() == b"whole"
+    assert (tmp_path / "m-3.psp").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["m-2.psp", "m-3.psp", "m-4.psp", "m.psp"]
+
+
+def test_a_file_system_without_links_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refused)
+    for contents in (b"one", b"two"):
+        with files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
+            file.write(contents)
+        assert (tmp_path / "m.psp").read_bytes() == contents
+    (tmp_path / "m.psp").unlink()
+    with pytest.raises(OutputReplacedError), files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
+        (tmp_path / "m.psp").write_bytes(b"precious")
+    assert (tmp_path / "m.psp").read_bytes() == b"precious"
+    assert sorted(os.listdir(tmp_path)) == ["m-2.psp", "m.psp"]
 
 
 def test_an_output_with_another_time_and_number_is_known_by_its_contents(tmp_path: Path) -> None:

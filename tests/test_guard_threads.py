@@ -103,6 +103,46 @@ def test_copies_made_while_others_learn_are_whole(algorithm: str, tmp_path: Any)
     np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=1e-9)
 
 
+class Meeting:
+    """Rows that are handed over only when another thread asks for its rows as well."""
+
+    def __init__(self, X: Any, barrier: threading.Barrier) -> None:
+        self.X, self.barrier = X, barrier
+
+    def __array__(self, *given: Any, **options: Any) -> Any:
+        self.barrier.wait(20)
+        return np.asarray(self.X, *given)
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_different_models_begin_at_the_same_time(call: str) -> None:
+    """With one lock for all models, threads that fit a model each take turns, and these never meet."""
+    X, models, barrier = data(300, 6), [OnlinePCA(2) for _ in range(3)], threading.Barrier(3)
+    at_once(*(lambda model=model: getattr(model, call)(Meeting(X, barrier)) for model in models))
+    alone = pickle.dumps(getattr(OnlinePCA(2), call)(X))
+    for model in models:
+        assert pickle.dumps(model) == alone, "a model that began beside others is another one"
+
+
+def test_one_model_is_begun_once() -> None:
+    """By whichever thread is first; the rows of the others are added, and none are lost."""
+    X = data(40, 6)
+    for seed in range(20):
+        model = OnlinePCA(2)
+        at_once(*(lambda at=at, model=model: model.partial_fit(X[at : at + 5]) for at in range(0, 40, 5)))
+        assert model.n_samples_seen_ == 40, f"rows were lost in round {seed}"
+        np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=1e-12)
+
+
+def test_a_model_that_could_not_begin_is_copied_as_one_that_was_never_used() -> None:
+    model = OnlinePCA(2)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((3, 4), np.nan))
+    for found in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert vars(found) == vars(OnlinePCA(2)), "a copy has something that a new model does not have"
+        assert found.fit(data(9, 4)).n_samples_seen_ == 9
+
+
 # Forks
 
 

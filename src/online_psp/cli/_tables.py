@@ -113,7 +113,7 @@ def _write(job: Job, parts: Iterator[Any], table: Table) -> None:
     assert job.form is not None
     with writing(job.output, job.force or job.append, "add --append to add to it, or ") as target:
         try:
-            if job.append and target.exists():
+            if job.append and target.exists:
                 append_to(target, job.form, parts, table)
             else:
                 with replacing(target) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -36,12 +37,12 @@ class Format(NamedTuple):
     append: Callable[[BinaryIO, Path, Parts, Table], None]
 
 
-def append_to(target: Path, form: str, parts: Parts, table: Table) -> None:
+def append_to(target: os.PathLike[str], form: str, parts: Parts, table: Table) -> None:
     """Append rows to a file: a copy with the rows replaces it, so that it is whole at any moment."""
     from online_psp.io.files import replacing
 
     with replacing(target) as file:
-        FORMATS[form].append(file, target, parts, table)
+        FORMATS[form].append(file, Path(target), parts, table)
 
 
 # NumPy

@@ -196,7 +196,7 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
 
     _check(task)
     check_not_source(task.output, task.sources)
-    present = held.enter_context(claimed(task.output)).exists()
+    present = held.enter_context(claimed(task.output)).exists
     try:
         saving = runs.Saving(task.output, task.every)
     except ValueError as error:

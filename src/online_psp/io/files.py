@@ -2,7 +2,8 @@
 
 `replacing` writes a file under a temporary name of its own and gives it its real name in one step. `claimed` locks an output for as long
 as a run writes to it, so that a second run is refused at its start. Both refuse anything that is not a regular file, and follow symbolic
-links.
+links. What `claimed` yields is an `Output`, which knows what was there: a file that somebody else has put in its place in the meantime,
+lock or no lock, is not replaced.
 
 The lock is a lock of the operating system on ``.NAME.lock``, a file beside the output that holds the number of the process. It is released
 when the process ends, however that happens: the next run takes over the file that a killed run leaves behind.
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import secrets
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,7 +47,21 @@ class OutputInUseError(OutputError):
 
 
 class OutputReplacedError(OutputError):
-    """Somebody else has written the output during the run."""
+    """Somebody else has written the output during the run.
+
+    Parameters
+    ----------
+    output : path
+        It is left as it is.
+    beside : path
+        A new file with what was to be written.
+    """
+
+    def __init__(self, output: str | os.PathLike[str], beside: Path) -> None:
+        self.output, self.beside = os.fspath(output), beside
+        super().__init__(
+            f"{self.output} was written by somebody else during the run, and is left as it is; what was to be written is in {beside}."
+        )
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
@@ -61,8 +77,7 @@ def target_of(path: str | os.PathLike[str]) -> Path:
         target = Path(os.path.realpath(name))
         found = os.stat(target)
     except FileNotFoundError:
-        if not target.parent.is_dir():
-            raise OutputError(f"The folder {target.parent} does not exist.") from None
+        _check_folder(target)
         return target
     except OSError as error:
         raise OutputError(f"{name} cannot be written: {error.strerror}.") from None
@@ -72,7 +87,58 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def _check_folder(target: Path) -> None:
+    if not target.parent.is_dir():
+        raise OutputError(f"The folder {target.parent} does not exist.") from None
+
+
 # Writing
+
+
+class Output(os.PathLike[str]):
+    """An output that knows what was there when it was last looked at; `replacing` does not replace anything else.
+
+    Parameters
+    ----------
+    path : path
+    digest : callable, optional
+        Tells the contents of a file. If only its inode or time differ, as on some network disks, equal contents are the same file.
+
+    Raises
+    ------
+    OutputError
+        As `target_of`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], digest: Callable[[Path], str | None] | None = None) -> None:
+        self.name, self.target = os.fspath(path), target_of(path)
+        self._digest = digest
+        self.look()
+
+    def __fspath__(self) -> str:
+        return self.name
+
+    def look(self) -> None:
+        """Remember what is there now."""
+        self._place, self._contents = self._now()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there was a file when it was last looked at."""
+        return self._place is not None
+
+    def unchanged(self) -> bool:
+        """Whether the file is still the same, or gone."""
+        place, contents = self._now()
+        return place in (None, self._place) or (contents is not None and contents == self._contents)
+
+    def _now(self) -> tuple[tuple[int, ...] | None, str | None]:
+        try:
+            found = os.lstat(self.target)  # a link that somebody puts here is another file
+        except OSError:
+            return None, None
+        contents = self._digest(self.target) if self._digest is not None and stat.S_ISREG(found.st_mode) else None
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), contents
 
 
 @contextlib.contextmanager
@@ -80,11 +146,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that replaces `path` on success, and leaves nothing behind on an error.
 
     The bytes go to a temporary file in the same folder, are forced to disk, and get the real name in one step; then the folder is forced to
-    disk as well. So there is one whole file at any moment, even if several processes write, and the last of them wins. A replaced file
-    keeps its owner and permissions. A process that is killed leaves its temporary file, which `claimed` removes.
+    disk as well. So there is one whole file at any moment, even if several processes write, and the last of them wins; but an `Output`
+    replaces only what it knows. A replaced file keeps its owner and permissions. A process that is killed leaves its temporary file, which
+    `claimed` removes.
+
+    Raises
+    ------
+    OutputReplacedError
+        If `path` is an `Output`, and somebody else has written it. The new file is whole, under a name beside it.
     """
-    target = target_of(path)
-    before = os.stat(target) if target.exists() else None
+    output = path if isinstance(path, Output) else None
+    target = target_of(path) if output is None else output.target
+    _check_folder(target)
+    found = os.lstat(target) if os.path.lexists(target) else None
+    before = found if found is not None and stat.S_ISREG(found.st_mode) else None
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     mode = 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode)
@@ -95,12 +170,45 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if before is not None:
                 _keep_permissions(file.fileno(), target, before)
             os.fsync(file.fileno())
-        os.replace(partial, target)
+        beside = _put(partial, target, output)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     if os.name == "posix":
         _sync_folder(target.parent)
+    if beside is not None:
+        raise OutputReplacedError(path, beside)
+
+
+def _put(partial: Path, target: Path, output: Output | None) -> Path | None:
+    """Give a whole file its name; returns the name beside it that it got instead, if somebody else has taken its own."""
+    if output is None:
+        os.replace(partial, target)
+        return None
+    if output.unchanged():
+        if os.path.lexists(target):
+            os.replace(partial, target)
+        elif not _link(partial, target):
+            return _put(partial, target, output)
+        output.look()
+        return None
+    numbered = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in itertools.count(2))
+    return next(name for name in numbered if not os.path.lexists(name) and _link(partial, name))
+
+
+def _link(partial: Path, name: Path) -> bool:
+    """Rename a file to a name that is free; False if it is not. Where there are no links, whoever takes it in this very moment loses it."""
+    try:
+        os.link(partial, name, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except (OSError, NotImplementedError):
+        if os.path.lexists(name):
+            return False
+        os.rename(partial, name)
+    else:
+        os.unlink(partial)
+    return True
 
 
 def _keep_permissions(descriptor: int, target: Path, before: os.stat_result) -> None:
@@ -138,8 +246,8 @@ def _sync_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Hold an output for the duration of a run; yields the regular file that it names.
+def claimed(path: str | os.PathLike[str]) -> Iterator[Output]:
+    """Hold an output for the duration of a run; what is written to the `Output` that it yields replaces nothing of somebody else's.
 
     Raises
     ------
@@ -155,7 +263,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
         HELD.append(target)
         held.callback(HELD.remove, target)
         _remove_leftovers(target)
-        yield target
+        yield Output(path)
 
 
 def _release(lock: Path, descriptor: int) -> None:

@@ -33,8 +33,6 @@ from online_psp.pca.settings import check_settings
 from online_psp.pca.stream import Stream
 from online_psp.pca.using import Usable
 
-_BEGINNING = model_lock()  # so that two threads do not both begin the same model
-
 
 class OnlinePCA(Usable):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
@@ -166,7 +164,7 @@ class OnlinePCA(Usable):
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None) -> Self:
         """Learn from the rows of X, and nothing else, in one pass; the arguments are those of `partial_fit`."""
-        with _BEGINNING:
+        with self._beginning():
             self._begin(X, sample_weight, times)
         known = self._view().known if self.missing == "impute" else None
         if known is not None:
@@ -198,7 +196,7 @@ class OnlinePCA(Usable):
         """
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
-            with _BEGINNING:
+            with self._beginning():
                 stream = self.__dict__.get("_stream")
                 if stream is None:
                     self._begin(X, sample_weight, times)
@@ -351,6 +349,14 @@ class OnlinePCA(Usable):
         return model  # type: ignore[no-any-return]
 
     # Inside
+
+    def _beginning(self) -> Any:
+        """The lock under which this model begins, so that two threads do not both do it; other models begin at the same time."""
+        found = self.__dict__.get("_begins")
+        return found if found is not None else self.__dict__.setdefault("_begins", model_lock())  # in one step: one lock for all threads
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_begins"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_stream")

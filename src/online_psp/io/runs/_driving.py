@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
-import stat
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Unpack
 
-from online_psp.io.files import OutputReplacedError, claimed
+from online_psp.io.files import Output, OutputReplacedError, claimed
 from online_psp.io.model_file import digest_of
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint, reopen, reopen_any
@@ -53,7 +50,7 @@ class Saving:
         self.path, self.timer = path, Timer(every)
         self.last: float | None = None
         """Monotonic time of this run's last checkpoint; None before the first."""
-        self._known = _Known.of(path)
+        self._output = Output(path, digest_of)
 
     def save(self, run: Run) -> None:
         """Write a checkpoint, whatever signals come.
@@ -63,48 +60,17 @@ class Saving:
         OutputReplacedError
             If somebody else has written the file during the run; it does not change, and the checkpoint goes to a new name beside it.
         """
+        replaced = None
         with unbroken():
-            replaced = None if self._known.still(self.path) else self.path
-            if replaced is not None:
-                self.path = _beside(self.path)
-            checkpoint(run, self.path)
-            self._known = _Known.of(self.path)
+            try:
+                checkpoint(run, self._output)
+            except OutputReplacedError as error:
+                replaced = error
+                self.path, self._output = error.beside, Output(error.beside, digest_of)
         self.last = time.monotonic()
         self.timer.reset()
         if replaced is not None:
-            raise OutputReplacedError(
-                f"{os.fspath(replaced)} was written by somebody else during the run, and is left as it is; "
-                f"what the run has learned is in {os.fspath(self.path)}, and can be resumed there."
-            )
-
-
-class _Known(NamedTuple):
-    """The identity of a file at some moment."""
-
-    place: tuple[int, ...] | None
-    """Inode, size and time; None if there was no file."""
-    digest: str | None
-
-    @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> Self:
-        try:
-            found = os.stat(path)
-        except OSError:
-            return cls(None, None)
-        digest = digest_of(path) if stat.S_ISREG(found.st_mode) else None  # a named pipe would never open
-        return cls((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns), digest)
-
-    def still(self, path: str | os.PathLike[str]) -> bool:
-        """Whether the file is the same, or gone. If only its inode or time differ, as on some network disks, its contents decide."""
-        now = _Known.of(path)
-        return now.place in (None, self.place) or (now.digest is not None and now.digest == self.digest)
-
-
-def _beside(path: str | os.PathLike[str]) -> Path:
-    """An unused name beside a file."""
-    given = Path(path)
-    names = (given.with_name(f"{given.stem}-{number}{given.suffix}") for number in itertools.count(2))
-    return next(name for name in names if not os.path.lexists(name))
+            raise replaced
 
 
 def drive(
