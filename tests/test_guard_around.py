@@ -160,7 +160,9 @@ _WRITERS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", _WRITERS)
 @pytest.mark.parametrize("present", ["new", "present"])
-def test_no_writer_replaces_what_somebody_else_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, present: str) -> None:
+def test_no_writer_replaces_what_somebody_else_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, present: str
+) -> None:
     """As `psp fit`: at the last moment too, with --force too, and what took long to compute is kept under another name."""
     rows(tmp_path)
     OnlinePCA(2).fit(data(50, 6)).save(tmp_path / "m.psp")
@@ -193,9 +195,14 @@ def test_names_beside_an_output_are_not_taken_from_anybody(tmp_path: Path) -> No
     """Also where the name is taken in the very moment between looking and writing."""
     (tmp_path / "m-2.psp").symlink_to(tmp_path / "nowhere")
     (tmp_path / "m-3.psp").write_text("precious")
-    with pytest.raises(OutputReplacedError) as found, files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
-        file.write(b"whole")
-        os.mkdir(tmp_path / "m.psp")
+
+    def write() -> None:
+        with files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
+            file.write(b"whole")
+            os.mkdir(tmp_path / "m.psp")
+
+    with pytest.raises(OutputReplacedError) as found:
+        write()
     assert found.value.beside == tmp_path / "m-4.psp"
     assert found.value.beside.read_bytes() == b"whole"
     assert (tmp_path / "m-3.psp").read_text() == "precious"

@@ -38,8 +38,7 @@ def write(path: str | os.PathLike[str], model: MatModel) -> None:
     """Write a MAT file of version 5."""
     numbers = {name: np.atleast_2d(np.asarray(value, dtype=np.float64)) for name, value in model._asdict().items()}
     variables: dict[str, Array | str] = {"format": _FORMAT, "version": np.ones((1, 1)), **numbers}
-    variables["digest"] = _digest(variables)
-    data = file_of(variables)
+    data = file_of({"digest": _digest(variables), **variables})  # first, so that a file that ends early still has it
     with replacing(path) as file:
         file.write(data)
 
