@@ -67,6 +67,14 @@ class Sleeps(KeepsAll):
         return super().get_components()
 
 
+class ReadsSlowly(KeepsAll):
+    """Takes a quarter of a second whenever it is asked."""
+
+    def get_components(self) -> Floats:
+        time.sleep(0.25)
+        return super().get_components()
+
+
 class Hangs(KeepsAll):
     """Never comes back."""
 

@@ -25,6 +25,7 @@ from online_psp.datasets import load
 from online_psp.datasets.own import add_set, own_sets
 from online_psp.experiments import Plan, evaluate, provenance, rows, tracks
 from online_psp.experiments.evaluation import parse_curve
+from online_psp.experiments.imports import algorithm_digest
 from online_psp.experiments.leaderboard import boards, collect, overall, write_leaderboard
 from online_psp.experiments.learners import DictLearner, build, takes_missing
 from online_psp.experiments.measure import FILLED, Workbench
@@ -77,7 +78,7 @@ def test_evaluate_says_what_is_wrong(X: Floats) -> None:
         evaluate(X * 1e-200, K=2)
     with pytest.raises(ValueError, match="The data has 0 directions, fewer than K=2"):
         evaluate(np.ones((30, 5)), K=2)
-    with pytest.raises(ValueError, match="The data has 1 directions, fewer than K=2"):
+    with pytest.raises(ValueError, match="The data has 1 direction, fewer than K=2"):
         evaluate(np.outer(np.arange(30), np.ones(5)), K=2)
     with pytest.raises(ValueError, match="nothing to evaluate"):
         evaluate(X, K=2, plan=Plan(builtin=False))
@@ -156,13 +157,19 @@ def test_a_class_that_kills_its_process_is_one_failed_row(isolated: tuple[list[R
         failed = of(found, label, "failed")
         assert len(failed) == 1, f"{label}: {[row.note for row in failed]}"
         assert note in failed[0].note
-        assert "1 further runs of it were left out" in failed[0].note
+        assert "1 further run of it left out" in failed[0].note
     assert len(of(found, "Mine", "score")) == 2, "the others go on"
 
 
 def test_a_class_that_hangs_is_stopped(X: Floats) -> None:
     found = evaluate(X, K=2, algorithms={"Hangs": f"{HERE}:Hangs"}, plan=Plan(trials=2, builtin=False, timeout=0.5)).rows
     assert [row.note.partition(";")[0] for row in of(found, "Hangs", "failed")] == ["stopped: a pass took more than 0.5 s"]
+
+
+def test_a_slow_reading_is_not_held_against_a_class_thirty_times(X: Floats) -> None:
+    plan = Plan(trials=1, builtin=False, timeout=6.0)
+    found = evaluate(X, K=2, algorithms={"ReadsSlowly": f"{HERE}:ReadsSlowly"}, plan=plan).rows
+    assert len(of(found, "ReadsSlowly", "score")) == 1, [row.note for row in of(found, "ReadsSlowly", "failed")]
 
 
 def test_a_class_that_keeps_all_rows_cannot_hide_it(isolated: tuple[list[Row], Path]) -> None:
@@ -343,7 +350,73 @@ def test_the_file_of_somebodys_algorithm_is_part_of_the_key(tmp_path: Path, monk
     before = record.key
     (tmp_path / "changing_algorithm.py").write_text("x = 2\n")
     assert record.key != before
-    assert provenance.algorithm_digest("no_such_module_anywhere:C") == ""
+    assert algorithm_digest("no_such_module_anywhere:C") == ""
+
+
+def test_what_somebodys_algorithm_imports_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    parts, inner = tmp_path / "imported_parts", tmp_path / "imported_parts" / "inner"
+    inner.mkdir(parents=True)
+    files = {
+        tmp_path / "importing_algorithm.py": "import numpy\nfrom imported_parts import basis\n",
+        parts / "__init__.py": "from .inner.deep import *\n",
+        parts / "basis.py": "def basis():\n    import imported_late\n",
+        inner / "__init__.py": "",
+        inner / "deep.py": "from .. import basis\nfrom ..rates import rate\n",
+        parts / "rates.py": "rate = 1\n",
+        tmp_path / "imported_late.py": "x = 1\n",
+    }
+    for file, text in files.items():
+        file.write_text(text)
+    (tmp_path / "unrelated.py").write_text("x = 1\n")
+    before = algorithm_digest("importing_algorithm:C")
+    (tmp_path / "unrelated.py").write_text("x = 2\n")
+    assert algorithm_digest("importing_algorithm:C") == before, "a file that is not imported does not matter"
+    for file in files:
+        with file.open("a") as stream:
+            stream.write("y = 2\n")
+        now = algorithm_digest("importing_algorithm:C")
+        assert now != before, f"{file.name} is imported, and was changed"
+        before = now
+    assert algorithm_digest("imported_parts.inner.deep:C") != ""
+    (parts / "rates.py").write_text("rate = (\n")
+    assert algorithm_digest("importing_algorithm:C") not in (before, ""), "a file that does not compile is not ignored"
+
+
+def test_an_installed_class_counts_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sklearn
+
+    before = algorithm_digest("sklearn.decomposition:IncrementalPCA")
+    monkeypatch.setattr(sklearn, "__version__", "0.0")
+    assert algorithm_digest("sklearn.decomposition:IncrementalPCA") not in (before, "")
+
+
+def test_a_class_that_was_changed_is_not_ranked_by_its_old_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "improving_algorithm.py"
+    records = [Experiment("test", SMALL, Curve(name, name), 3, 0, 1, ("err_batch",), (400,), scored=True) for name in ("ipca", "gha")]
+    mine = replace(records[0], curve=Curve("C", "improving_algorithm:C"))
+    file.write_text("from online_psp.algorithms import GHA as C\n")
+    old = run([mine, *records], tmp_path / "rows.csv")
+    file.write_text("from online_psp.algorithms import IPCA as C\n")
+    sys.modules.pop("improving_algorithm")
+    run([mine, records[0]], tmp_path / "rows.csv")
+    kept = read_rows(tmp_path / "rows.csv")
+    assert [row.key for row in kept if row.label == "C" and row.metric == "score"] == [mine.key], "one measurement of it counts"
+    assert select(kept, label="gha"), "what was not asked for again stays"
+    assert read_rows(tmp_path / "rows.csv.stale") == select(old, label="C"), "nothing is lost"
+    found, remarks = collect([tmp_path / "rows.csv"])
+    scores = {row.label: row.value for row in select(found, metric="score")}
+    assert scores["C"] == scores["ipca"] != scores["gha"], f"ranked by what it is now: {scores}, {remarks}"
+
+
+def test_batches_tell_runs_of_one_class_apart(X: Floats, tmp_path: Path) -> None:
+    for batch in (10, 50):
+        plan = Plan(trials=1, builtin=False, isolate=False, batch=batch)
+        evaluate(X, K=2, algorithms={"IncrementalPCA": IncrementalPCA}, plan=plan, out=tmp_path / str(batch))
+    rows, remarks = collect([tmp_path / "10" / "rows.csv", tmp_path / "50" / "rows.csv"])
+    assert len(select(rows, metric="score")) == 2, remarks
+    assert {row.label.rpartition("(")[2] for row in rows} == {"batches of 10)]", "batches of 50)]"}
 
 
 # The leaderboard

@@ -156,7 +156,7 @@ def test_what_kills_a_class_on_one_track_leaves_it_the_others() -> None:
     found = evaluate(DATA, algorithms={"h": f"{HERE}:HolesKill"}, plan=plan).rows
     broken = select(found, metric="failed")
     assert [row.track for row in broken] == [f"missing {share} %" for share in (10, 20, 40, 60, 80)]
-    assert all("exit code 4" in row.note and "1 further runs" in row.note for row in broken)
+    assert all("exit code 4" in row.note and "1 further run " in row.note for row in broken)
     assert len(select(found, track="sorted", metric="score")) == 2, "the sorted rows have no holes"
 
 

@@ -159,9 +159,10 @@ def batch_components(X: ArrayLike, K: int, gram: Floats | None = None) -> Floats
 def check_directions(X: Array, V: Floats) -> None:
     """Raise a ValueError if the rows, (n, D), do not vary along all columns of V, (D, K)."""
     along = np.linalg.norm(X @ V, axis=0)
-    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300)))
-    if found < K or not along.max() > 0:
-        raise ValueError(f"The data has {found if along.max() > 0 else 0} directions, fewer than K={K}, so the best K are not determined.")
+    K, found = V.shape[1], int(np.sum(along > 1e-12 * max(float(along.max()), 1e-300))) if along.max() > 0 else 0
+    if found < K:
+        directions = "direction" if found == 1 else "directions"
+        raise ValueError(f"The data has {found} {directions}, fewer than K={K}, so the best K are not determined.")
 
 
 def standardize(X: ArrayLike) -> Array:

@@ -204,11 +204,15 @@ class _Process:
                 os.killpg(child.pid, signal.SIGKILL)
 
     def _wait(self, child: subprocess.Popen[bytes]) -> float:
-        """Wait for the end; returns the seconds that ran out, or 0. The time limit applies to each pass that the process reports."""
+        """Wait for the end; returns the seconds that ran out, or 0.
+
+        The time limit applies to each warm-up, to each timed pass, and to each stretch of the other pass between two measurements: there a
+        slow ``get_components`` is called many times, which is nothing that the algorithm can help.
+        """
         events, heard, since = self._folder / "events.jsonl", -1, time.monotonic()
         while child.poll() is None:
             time.sleep(_POLL_SECONDS)
-            told = self._passes(events)
+            told = self._events(events)
             if told != heard:
                 heard, since = told, time.monotonic()
             allowed = _START_SECONDS if heard == 0 else self._how.timeout
@@ -218,11 +222,9 @@ class _Process:
         return 0.0
 
     @staticmethod
-    def _passes(events: Path) -> int:
-        """Number of warm-ups and passes begun or ended so far; 0 before the process is ready."""
-        if not events.exists():
-            return 0
-        return sum('"basis"' not in line for line in events.read_text(encoding="utf-8").splitlines())
+    def _events(events: Path) -> int:
+        """Number of events so far; 0 before the process is ready."""
+        return len(events.read_text(encoding="utf-8").splitlines()) if events.exists() else 0
 
     def _read(self, code: int, stopped: float) -> _Told:
         path = self._folder / "events.jsonl"
@@ -233,7 +235,7 @@ class _Process:
         left = [record for record in self._records if record.key not in done and record.key not in failed]
         if left:
             alike = sum(record.track == left[0].track for record in left) - 1
-            failed[left[0].key] = self._why(code, stopped) + (f"; {alike} further runs of it were left out" if alike else "")
+            failed[left[0].key] = self._why(code, stopped) + (f"; {alike} further run{'s' * (alike > 1)} of it left out" if alike else "")
         reached = [record for record in self._records if record.key in done or record.key in failed]
         return _Told(events, self._folder, failed, reached, [record for record in left if record.track != left[0].track])
 

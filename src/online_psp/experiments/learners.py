@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -132,7 +133,10 @@ class DictLearner:
         return np.array([self._transform(unit) - zero for unit in np.eye(self.D)])
 
     def _transform(self, x: Array) -> Array:
-        return np.array(list(self.model.transform_one(dict(enumerate(x.tolist()))).values()), dtype=np.float64)
+        found = self.model.transform_one(dict(enumerate(x.tolist())))
+        if not isinstance(found, Mapping):
+            raise TypeError(f"transform_one gave {type(found).__name__}; it must be a dictionary of {self.K} numbers.")
+        return np.array(list(found.values()), dtype=np.float64)
 
 
 def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., Any]:
@@ -148,7 +152,8 @@ def resolve(algorithm: str, builders: Builders | None = None) -> Callable[..., A
     try:
         target: Any = importlib.import_module(module_name)
     except ImportError as error:
-        raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {error}.") from error
+        hint = f" Write {Path(module_name).stem}:{attribute} in the folder of that file." if module_name.endswith(".py") else ""
+        raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {error}.{hint}") from error
     except (Exception, SystemExit) as error:  # the import may raise anything
         raise ValueError(f"The module {module_name!r} of {algorithm!r} cannot be imported: {type(error).__name__}: {error}.") from error
     for part in attribute.split("."):

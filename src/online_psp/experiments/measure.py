@@ -314,7 +314,7 @@ class _Album:
 
 def failure(record: Experiment, reason: str) -> Outcome:
     """The outcome of an algorithm that failed: a row that says why."""
-    told = " ".join(reason.split())
+    told = " ".join(reason.split()).removesuffix(":")  # an error without a message
     return Outcome([measurement(record, record.checkpoints[-1], "failed", float("nan"), told), measurement(record, 0, DONE, 0.0)], {})
 
 

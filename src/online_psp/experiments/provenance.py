@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 import subprocess
@@ -105,20 +104,6 @@ def _digest_of(files: list[Path], root: Path) -> str:
         digest.update(str(file.relative_to(root)).encode())
         digest.update(file.read_bytes() if file.exists() else b"")
     return digest.hexdigest()[:12]
-
-
-def algorithm_digest(algorithm: str) -> str:
-    """A digest of the file of a user's ``module:Class``; empty if the file is not known."""
-    module, colon, _ = algorithm.partition(":")
-    if not colon:
-        return ""
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError, AttributeError):
-        return ""
-    if found is None or not found.origin or not Path(found.origin).is_file():
-        return ""
-    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()[:12]
 
 
 @cache

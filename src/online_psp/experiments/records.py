@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_psp import __version__
-from online_psp.experiments.provenance import algorithm_digest, code_digest
+from online_psp.experiments.imports import algorithm_digest
+from online_psp.experiments.provenance import code_digest
 
 _OPERATIONS, _BYTES = 30e9, 20e9  # a second, of one core: matrix products, memory
 
@@ -125,8 +126,9 @@ class Curve:
 
     @property
     def text(self) -> str:
-        """The algorithm with its options, as the command line takes it."""
-        return ",".join([self.algorithm, *(f"{name}={value}" for name, value in self.options)])
+        """The algorithm with its options, as the command line takes it; then the size of batches, if one was asked for."""
+        options = ",".join([self.algorithm, *(f"{name}={value}" for name, value in self.options)])
+        return f"{options} (batches of {self.batch})" if self.batch else options
 
     @property
     def foreign(self) -> bool:

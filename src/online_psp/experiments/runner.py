@@ -103,8 +103,23 @@ def run(
                 show.update(running, [record for record, _ in done])
     wanted = dict.fromkeys(record.key for record in records if record.key in have)
     rows = [row for key in wanted for row in have[key]]
-    write_rows(path, [*rows, *(row for key, kept in have.items() if key not in wanted for row in kept)])
+    others = [kept for key, kept in have.items() if key not in wanted]
+    measured = {_meaning(have[key]) for key in wanted}
+    _set_aside(path, [row for kept in others if _meaning(kept) in measured for row in kept])
+    write_rows(path, [*rows, *(row for kept in others if _meaning(kept) not in measured for row in kept)])
     return rows
+
+
+def _meaning(rows: Sequence[Row]) -> tuple[object, ...]:
+    """What a record measures, whatever the code of a user's algorithm was: rows of one meaning are of two states of that code.
+
+    For the algorithms of this package, whose code every row names, it is the key.
+    """
+    row = rows[0]
+    if ":" not in row.algorithm:
+        return (row.key,)
+    columns = ("figure", "data", "N", "D", "rho", "label", "algorithm", "K", "seed", "track")
+    return (*(getattr(row, name) for name in columns), row.origin.checksum, max(row.t for row in rows))
 
 
 def stamped(record: Record, rows: Sequence[Row]) -> list[Row]:
@@ -116,11 +131,15 @@ def stamped(record: Record, rows: Sequence[Row]) -> list[Row]:
 def _set_stale_aside(path: Path) -> list[Row]:
     """The rows of a file that this code has measured; rows of other code are moved to a file beside it."""
     rows = read_rows(path)
-    stale = [row for row in rows if row.origin.code != code_digest()]
+    _set_aside(path, [row for row in rows if row.origin.code != code_digest()])
+    return [row for row in rows if row.origin.code == code_digest()]
+
+
+def _set_aside(path: Path, stale: Sequence[Row]) -> None:
+    """Keep rows that no longer count in a file beside that of the others."""
     if stale:
         aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
         write_rows(aside, [*read_rows(aside), *stale])
-    return [row for row in rows if row.origin.code == code_digest()]
 
 
 Step: TypeAlias = tuple[list[Group], list[tuple[Record, Outcome]]]

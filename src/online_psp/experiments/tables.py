@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,10 +148,11 @@ def spreads(rows: Sequence[Row]) -> list[Table]:
 
 
 def skipped(rows: Sequence[Row]) -> list[Table]:
-    """What was left out or failed, and why."""
+    """What was left out or failed, how often, and why."""
     lost = [row for row in rows if row.metric in ("skipped", "failed")]
-    lines = tuple((row.label, row.data, row.track, str(row.D), str(row.K), row.note) for row in lost)
-    return [Table("Left out or failed", ("curve", "data", "track", "D", "K", "why"), lines)] if lines else []
+    times = Counter((row.label, row.data, row.track, str(row.D), str(row.K), row.note) for row in lost)
+    lines = tuple((*what, str(count), why) for (*what, why), count in times.items())
+    return [Table("Left out or failed", ("curve", "data", "track", "D", "K", "times", "why"), lines)] if lines else []
 
 
 def noise(rows: Sequence[Row]) -> list[Table]:
