@@ -487,7 +487,7 @@ def test_what_cannot_be_ranked_is_said(tmp_path: Path) -> None:
     found, remarks = collect([tmp_path / "mixed.csv", tmp_path / "mixed.csv"])
     assert {row.label for row in found} == {"m [m:m]", "m [other:m]"}, "one label, two algorithms"
     assert any("2 different machines" in remark for remark in remarks)
-    assert any("2 trials were measured more than once" in remark for remark in remarks)
+    assert any("Measured more than once: 2 trials" in remark for remark in remarks)
 
 
 # Data sets of one's own, and the commands
@@ -509,8 +509,9 @@ def test_a_set_of_ones_own(home: Path, X: Floats) -> None:
         add_set("mine", home / "X.npy")
     with pytest.raises(ValueError, match="comes with this package"):
         add_set("mnist", home / "X.npy")
-    with pytest.raises(ValueError, match="cannot be a name"):
-        add_set("a/b", home / "X.npy")
+    for name in ("a/b", "", ".", "..", "-x", "_", "a b"):
+        with pytest.raises(ValueError, match="cannot be a name"):
+            add_set(name, home / "X.npy")
     with pytest.raises(FileNotFoundError, match=r"absent.npy does not exist"):
         add_set("other", home / "absent.npy")
     np.savez(home / "several.npz", a=X, b=X[:, :2])
@@ -525,6 +526,20 @@ def test_a_set_of_ones_own(home: Path, X: Floats) -> None:
     (home / "cache" / "online-psp" / "datasets.json").write_text("{")
     with pytest.raises(ValueError, match=r"datasets.json is damaged"):
         own_sets()
+
+
+def test_a_set_and_a_file_of_one_name_are_not_confused(home: Path, X: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(home / "rows.npy", X)
+    add_set("rows.npy", home / "rows.npy")
+    (home / "elsewhere").mkdir()
+    monkeypatch.chdir(home / "elsewhere")
+    assert len(load("rows.npy").X) == len(X), "there is no such file here"
+    np.save("rows.npy", X[:50])
+    with pytest.raises(ValueError, match=r"'rows.npy' is your data set .*, and also a file in this folder: write \./rows.npy for the file"):
+        load("rows.npy")
+    assert len(load("./rows.npy").X) == 50
+    monkeypatch.chdir(home)
+    assert len(load("rows.npy").X) == len(X), "here it is the very file"
 
 
 def test_the_commands_together(X: Floats, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -275,7 +276,7 @@ def test_a_line_that_is_damaged_is_named(tmp_path: Path) -> None:
     whole = path.read_text(encoding="utf-8")
     path.write_text(whole[:-30], encoding="utf-8")
     assert len(read_rows(path)) == 5, "a last line that was cut off is what an interruption leaves"
-    assert collect([path])[1] == ["1 trials were interrupted, and are left out."]
+    assert collect([path])[1] == ["Interrupted, and left out: 1 trial."]
     lines = whole.splitlines(keepends=True)
     path.write_text("".join([*lines[:2], lines[2][:20] + "\n", *lines[3:]]), encoding="utf-8")
     with pytest.raises(ValueError, match=r"rows.csv is damaged in record 3"):
@@ -285,11 +286,49 @@ def test_a_line_that_is_damaged_is_named(tmp_path: Path) -> None:
         read_rows(path)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.5, 1e9])
 def test_an_error_that_is_none_takes_no_place(value: float, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.csv", [*trial("a", 0.1), *trial("b", value)])
     with pytest.raises(ValueError, match=r"rows.csv has an error of .* for b, which is impossible"):
         collect([tmp_path / "rows.csv"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"label": "b"}, "rows of one trial of a have the label 'a' and 'b'"),
+        ({"K": 5}, "rows of one trial of a have the K 4 and 5"),
+        ({"track": "sorted"}, "rows of one trial of a have the track '' and 'sorted'"),
+        ({"value": -1.0}, "a time of -1.0 s for a, which is impossible"),
+        ({"value": float("nan")}, "a time of nan s for a, which is impossible"),
+    ],
+)
+def test_rows_that_somebody_edited_are_refused(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
+    first, last = trial("a", 0.1)
+    write_rows(tmp_path / "rows.csv", [first, replace(last, **columns)])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        collect([tmp_path / "rows.csv"])
+
+
+def test_a_trial_without_an_outcome_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.csv", [*trial("a", 0.1), trial("b", 0.1)[1]])
+    with pytest.raises(ValueError, match="a trial of b ended without an error or a failure"):
+        collect([tmp_path / "rows.csv"])
+    write_rows(tmp_path / "rows.csv", trial("a", 0.1, D=0))
+    with pytest.raises(ValueError, match="has N=100, D=0, K=4"):
+        collect([tmp_path / "rows.csv"])
+
+
+def test_a_page_does_not_overwrite_rows(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    write_rows(rows, trial("a", 0.1))
+    before = rows.read_bytes()
+    with pytest.raises(ValueError, match=r"does not end in \.html"):
+        write_leaderboard([rows], rows)
+    (tmp_path / "page.html").hardlink_to(rows)
+    with pytest.raises(ValueError, match="is one of the files of rows, and would be overwritten"):
+        write_leaderboard([rows], tmp_path / "page.html")
+    assert rows.read_bytes() == before
 
 
 def test_one_trial_on_two_machines_counts_once(tmp_path: Path) -> None:
@@ -302,7 +341,7 @@ def test_one_trial_on_two_machines_counts_once(tmp_path: Path) -> None:
     assert len(found) == 1, "one data set by its content"
     assert found[0].places[0].trials == 3
     assert sorted(row.value for row in select(rows, metric="score")) == [0.1, 0.2, 0.2]
-    assert remarks[0] == "1 trials were measured more than once; the last file's rows were taken."
+    assert remarks[0] == "Measured more than once: 1 trial; the last file's rows were taken."
     assert len(remarks) == 3
 
 

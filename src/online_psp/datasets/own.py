@@ -54,7 +54,7 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
     Parameters
     ----------
     name : str
-        Letters, digits, dots, dashes and underscores.
+        Letters, digits, dots, dashes and underscores; the first is a letter or a digit.
     file : str or Path
     key : str, optional
         Which array of a .npz or .mat file; the same as ``::key`` after the name.
@@ -62,8 +62,8 @@ def add_set(name: str, file: str | Path, key: str | None = None, replace: bool =
         Whether to replace a set that already has this name.
     """
     known = own_sets()
-    if not name or not all(letter.isalnum() or letter in "._-" for letter in name):
-        raise ValueError(f"{name!r} cannot be a name: use letters, digits, dots, dashes and underscores.")
+    if not name or not name[0].isalnum() or not all(letter.isalnum() or letter in "._-" for letter in name):
+        raise ValueError(f"{name!r} cannot be a name: use letters, digits, dots, dashes and underscores, with a letter or digit first.")
     if name in KNOWN or name == "spiked":
         raise ValueError(f"{name!r} is a data set that comes with this package; choose another name.")
     if name in known and not replace:
@@ -88,10 +88,12 @@ def _write(sets: dict[str, OwnSet]) -> None:
 
 
 def load_own(name: str, own: OwnSet, key: str | None = None) -> DataSet:
-    """The rows of a user's data set; raises an error if its file is gone or has changed."""
+    """The rows of a user's data set; raises an error if its file is gone or has changed, or if a file here has the same name."""
     from dataclasses import replace
 
-    path = Path(own.path)
+    path, here = Path(own.path), Path(name)
+    if here.exists() and not (path.exists() and here.samefile(path)):
+        raise ValueError(f"{name!r} is your data set {path}, and also a file in this folder: write {os.curdir}{os.sep}{name} for the file.")
     if not path.exists():
         raise FileNotFoundError(f"The data set {name!r} was {path}, which no longer exists; add it again with --force.")
     if _digest(path) != own.checksum:

@@ -20,6 +20,9 @@ from online_psp.experiments.statistics import INTERVALS, Interval, bootstrap, re
 from online_psp.experiments.tables import Table, between, memory, number, spent
 
 _PROVENANCE = ("version", "commit", "code", "date", "platform", "cpu", "blas", "threads", "ram_gib")
+_SAME = ("figure", "data", "N", "D", "rho", "label", "algorithm", "K", "seed", "track")
+"""Columns that all rows of a trial share."""
+_LARGEST = math.sqrt(2) + 1e-9  # the error of orthogonal subspaces, and rounding
 _EQUAL = 1e-7  # relative difference of scores that is rounding: one algorithm under two names
 
 
@@ -86,8 +89,8 @@ def collect(paths: Iterable[str | Path]) -> tuple[list[Row], list[str]]:
             twice += trial in trials
             trials[trial] = rows
     rows = _told_apart([row for rows in trials.values() for row in rows])
-    remarks = [f"{twice} trials were measured more than once; the last file's rows were taken."] if twice else []
-    remarks += [f"{interrupted} trials were interrupted, and are left out."] if interrupted else []
+    remarks = [f"Measured more than once: {twice} trial{'s' * (twice > 1)}; the last file's rows were taken."] if twice else []
+    remarks += [f"Interrupted, and left out: {interrupted} trial{'s' * (interrupted > 1)}."] if interrupted else []
     cpus = {row.origin.cpu for row in rows}
     if len(cpus) > 1:
         remarks.append(f"Times are of {len(cpus)} different machines, and to be compared within one: {'; '.join(sorted(cpus))}.")
@@ -102,13 +105,36 @@ def _scored(path: Path) -> tuple[list[list[Row]], int]:
     found: dict[str, list[Row]] = {}
     for row in read_rows(path):
         found.setdefault(row.key, []).append(row)
-        if row.metric == SCORE and not 0 <= row.value < math.inf:
-            raise ValueError(f"{path} has an error of {row.value} for {row.label}, which is impossible: the file is damaged.")
+    for rows in found.values():
+        _check_record(rows, path)
     ended = [rows for rows in found.values() if rows[-1].metric == DONE]
-    scored = [rows for rows in ended if any(row.metric in (SCORE, "failed") for row in rows)]
+    scored = [rows for rows in ended if _outcomes(rows)]
     if not scored:
         raise ValueError(f"{path} has no rows of an evaluation: make some with psp evaluate.")
     return scored, len(found) - len(ended)
+
+
+def _outcomes(rows: Sequence[Row]) -> list[Row]:
+    """The rows that say how a trial came out."""
+    return [row for row in rows if row.metric in (SCORE, "failed")]
+
+
+def _check_record(rows: Sequence[Row], path: Path) -> None:
+    """Raise a ValueError if the rows of one trial cannot have been written by `evaluate`: somebody has edited them."""
+    first = rows[0]
+    for row in rows:
+        if row.metric == SCORE and not 0 <= row.value <= _LARGEST:
+            raise ValueError(f"{path} has an error of {row.value} for {row.label}, which is impossible: the file is damaged.")
+        if row.metric == DONE and not 0 <= row.value < math.inf:
+            raise ValueError(f"{path} has a time of {row.value} s for {row.label}, which is impossible: the file is damaged.")
+        other = next((name for name in _SAME if getattr(row, name) != getattr(first, name)), None)
+        if other is not None:
+            values = f"{getattr(first, other)!r} and {getattr(row, other)!r}"
+            raise ValueError(f"{path} is damaged: rows of one trial of {first.label} have the {other} {values}.")
+    if min(first.N, first.D, first.K) < 1 or not first.label:
+        raise ValueError(f"{path} is damaged: a trial of {first.label!r} has N={first.N}, D={first.D}, K={first.K}.")
+    if first.figure == "evaluation" and rows[-1].metric == DONE and not _outcomes(rows):
+        raise ValueError(f"{path} is damaged: a trial of {first.label} ended without an error or a failure.")
 
 
 def _told_apart(rows: Sequence[Row]) -> list[Row]:
@@ -259,8 +285,12 @@ def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: st
         Command that repeats this.
     """
     page = Path(page)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"The page is HTML, and {page} does not end in .html: choose another name for it.")
     if not page.parent.is_dir():
         raise FileNotFoundError(f"The folder {page.parent} does not exist.")
+    if page.exists() and any(Path(path).exists() and page.samefile(path) for path in paths):
+        raise ValueError(f"{page} is one of the files of rows, and would be overwritten: choose another name for the page.")
     rows, remarks = collect(paths)
     found = boards(rows)
     picture = plots.save(plots.leaderboard(found), page.with_suffix(".svg"))
