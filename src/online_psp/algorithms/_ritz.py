@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
+from online_psp.algorithms._ritz_calm import try_calm
 from online_psp.algorithms._ritz_exact import exactly
 from online_psp.algorithms._ritz_fast import try_fast
 from online_psp.algorithms._ritz_model import RANGE, Model, principal, rounding
@@ -43,6 +44,9 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     total = None if model.total is None else keep * model.total + float(roots**2 @ squares(rows))
     model = model._replace(M=_faded(model.M, keep))
     if model.k == K:
+        found = try_calm(model, rows, roots) if model.calm else None
+        if found is not None:
+            return found._replace(total=total)
         model = model._replace(B=_suited(model, rows))
         parts = max(1, round(len(rows) / (_PART * K)))
         step, done = -(-len(rows) // parts), 0

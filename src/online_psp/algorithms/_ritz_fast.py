@@ -18,6 +18,7 @@ from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _ONCE = 0.1  # below this, one subspace iteration is enough
+_NEARLY_CALM = 0.25  # below this, the step without inner products is tried on the next block
 _POWER = 6  # power iterations for ‖R‖
 _IMPLICIT = 64.0  # roundings of a step with sparse rows
 
@@ -25,8 +26,10 @@ _IMPLICIT = 64.0  # roundings of a step with sparse rows
 class Plan(NamedTuple):
     """The first subspace iteration, which needs P only."""
 
+    S: Floats
+    """(k, k): M + Pᵀ P, the upper half"""
     d: Floats
-    """(k,): diagonal scaling of M + Pᵀ P"""
+    """(k,): its diagonal scaling"""
     inverse: Floats
     """(k, k): its inverse, the upper half"""
     T: Floats
@@ -42,6 +45,8 @@ class Turn(NamedTuple):
     C: Floats
     M: Floats
     sizes: Floats
+    ratio: float
+    """A bound on what the rows have outside of B, in multiples of the smallest variance kept."""
 
 
 def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
@@ -53,14 +58,14 @@ def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model |
     R = minus_gram(G, P)
     scale_gram(R, roots)
     P = P * roots[:, np.newaxis]
-    plan = _plan(M, P)
+    plan = plan_for(M, P)
     if plan is None:
         return None
     leak = eps * float(lengths @ plan.sizes)
     X: Floats | None = None
     if leak * float(lengths @ plan.sizes) > math.sqrt(eps):  # R is not good enough: the residuals themselves, in double precision
         X, P, R = _residuals(model.basis().astype(np.float64, copy=False), weighted(rows, roots), leak)
-        plan, lengths = _plan(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
+        plan, lengths = plan_for(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
@@ -75,12 +80,13 @@ def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model |
         if isinstance(rows, SparseRows):
             new = _past(rows, new)
     drift += noise + (_IMPLICIT if isinstance(new, SparseStore) else 4.0) * eps
+    calm = turn.ratio <= _NEARLY_CALM
     if drift <= (1e-12 if eps < 1e-12 else 40.0 * eps):
-        return Model(new, turn.M, drift)
+        return Model(new, turn.M, drift, calm=calm)
     if isinstance(new, SparseStore):
         B, M = orthonormal(new.read(), turn.M)
-        return Model(SparseStore(B, new.sums), M, 0.0)
-    return Model(*orthonormal(new, turn.M), 0.0)
+        return Model(SparseStore(B, new.sums), M, 0.0, calm=calm)
+    return Model(*orthonormal(new, turn.M), 0.0, calm=calm)
 
 
 def _past(rows: SparseRows, B: Array) -> SparseStore:
@@ -90,23 +96,24 @@ def _past(rows: SparseRows, B: Array) -> SparseStore:
     return SparseStore(B, rows.sums)
 
 
-def _plan(M: Floats, P: Floats) -> Plan | None:
+def plan_for(M: Floats, P: Floats) -> Plan | None:
     """None where squares across the block lose digits, as with a row inside the span of B but 1e3 times all before."""
-    d, U, pivot = graded_cholesky(blas.dsyrk(1.0, P.T, beta=1.0, c=M.T))  # the upper half, which is all that is read
+    S = blas.dsyrk(1.0, P.T, beta=1.0, c=M.T)  # the upper half, which is all that is read
+    d, U, pivot = graded_cholesky(S)
     if pivot < 1e-6:
         return None
     inverse = lapack.dpotri(U, lower=0, overwrite_c=1)[0]
     inverse *= d
     inverse *= d[:, np.newaxis]
     T: Floats = blas.dsymm(1.0, inverse, P.T).T
-    return Plan(d, inverse, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
+    return Plan(S, d, inverse, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
 
 
 def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
-    d, inverse, T, _ = plan
-    least, bound = _smallest(d, inverse), _frobenius(R)  # which is a bound of ‖R‖, and nearly free
-    if bound > safe * least and _exceeds(R, safe * least):
+    _, d, inverse, T, _ = plan
+    least, bound = smallest(d, inverse), frobenius(R)  # which is a bound of ‖R‖, and nearly free
+    if bound > safe * least and exceeds(R, safe * least):
         return None
     RT = matmul(R, T)
     Y = P + RT
@@ -117,10 +124,10 @@ def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit:
         T = lapack.dgetrs(factor, pivots, (Y * d).T, overwrite_b=1)[0].T * d
         RT = matmul(R, T)
         Y = P + RT
-    return _turned(M, P, T, RT, Y, explicit)
+    return _turned(M, P, T, RT, Y, bound / least, explicit)
 
 
-def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, explicit: bool) -> Turn | None:
+def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, ratio: float, explicit: bool) -> Turn | None:
     """The rows of ``B + Tᵀ (X − P B)`` made orthonormal, and M in their coordinates."""
     k = len(M)
     H = blas.dgemm(1.0, T.T, RT.T, trans_b=1)
@@ -145,10 +152,10 @@ def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, explicit: bo
             return None
         vectors = vectors[:, ::-1]
         A, C, M = matmul(vectors.T, A), matmul(vectors.T, C), np.diag(values[::-1])
-    return Turn(A, C, M, np.sqrt(np.einsum("ij,ij->i", T, T)))
+    return Turn(A, C, M, np.sqrt(np.einsum("ij,ij->i", T, T)), ratio)
 
 
-def _smallest(d: Floats, inverse: Floats) -> float:
+def smallest(d: Floats, inverse: Floats) -> float:
     """The smallest eigenvalue of a matrix, by power iterations on the upper half of its inverse: from above, within some per cent."""
     largest = max(float(inverse.diagonal().max()), SMALLEST)  # so that squares are in range, whatever the units
     x, value = (d / d.max()) ** 2, math.inf  # heavy on the small directions
@@ -160,7 +167,7 @@ def _smallest(d: Floats, inverse: Floats) -> float:
     return min(value, 1.0 / math.sqrt(max(float(x @ x), SMALLEST))) / largest
 
 
-def _frobenius(R: Floats) -> float:
+def frobenius(R: Floats) -> float:
     """The Frobenius norm of inner products, whose squares may leave the range of floating point: those of rows of 1e80 or 1e-80 do."""
     total = float(np.vdot(R, R))
     if SMALLEST / np.finfo(np.float64).eps < total < math.inf:
@@ -169,7 +176,7 @@ def _frobenius(R: Floats) -> float:
     return largest * math.sqrt(float(((R / largest) ** 2).sum())) if largest > 0.0 else 0.0
 
 
-def _exceeds(R: Floats, limit: float) -> bool:
+def exceeds(R: Floats, limit: float) -> bool:
     """Whether the largest eigenvalue of the nearly semidefinite R is above the limit.
 
     Power iteration, from the heaviest row and from a fixed vector that no ordinary data is orthogonal to. It comes from below, hence the

@@ -118,6 +118,7 @@ class BlockRunning(NamedTuple):
     shares: Annotated[Floats, "n"]
     total: float | None = None
     sparse: SparseRunning | None = None
+    calm: bool | None = None
 
 
 class BlockPCA(StreamingAlgorithm):
@@ -392,16 +393,16 @@ class BlockPCA(StreamingAlgorithm):
         return B.sums if isinstance(B, SparseStore) and not self._n else None
 
     def _running_state(self) -> BlockRunning:
-        B, M, drift, total = self._model
+        B, M, drift, total, calm = self._model
         rows, shares = self._held() if self._n else None, self._shares[: self._n]
         store = B if isinstance(B, SparseStore) else None
         none = np.zeros((0, self._features()), self.dtype)
         if isinstance(rows, SparseRows) or (rows is None and store is not None):
             sparse = described(rows, shares, store, self.dtype)
             basis = np.array(self._model.basis()) if store is None or sparse.store is None else np.array(store.V.T, order="C")
-            return BlockRunning(basis, M.copy(), drift, none, np.zeros(0), total, sparse)
+            return BlockRunning(basis, M.copy(), drift, none, np.zeros(0), total, sparse, calm)
         dense = none if rows is None else np.array(centred(rows, self.dtype))
-        return BlockRunning(np.array(self._model.basis()), M.copy(), drift, dense, shares.copy(), total)
+        return BlockRunning(np.array(self._model.basis()), M.copy(), drift, dense, shares.copy(), total, None, calm)
 
     def _restore(self, running: BlockRunning) -> None:
         B: Array | SparseStore = np.array(running.B)
@@ -412,7 +413,7 @@ class BlockPCA(StreamingAlgorithm):
                 B = SparseStore.from_state(running.B.T, sums, running.sparse.store)
             rows = rows_again(running.sparse, sums, self._features())
             held = [] if rows is None else [(rows, running.sparse.shares)]
-        self._model = Model(B, np.array(running.M), running.drift, running.total)
+        self._model = Model(B, np.array(running.M), running.drift, running.total, bool(running.calm))
         for again, shares in held:
             for start in range(0, len(again), self._full):  # all of them at once, unless a block has become shorter since
                 part = slice(start, start + self._full)
