@@ -244,16 +244,16 @@ class BlockPCA(StreamingAlgorithm):
         return row
 
     def feed_one(self, row: Array, share: float) -> None:
-        with self._lock:
-            n, buffer = self._n, self._buffer
-            self.t += 1
-            if buffer is None or row.base is not buffer:
-                self._gather(DenseRows(row[np.newaxis]), np.array([share]))
-                return
-            self._shares[n] = share
-            self._n = n + 1
-            if n + 1 == self._full:
-                self._close_block(self.block_rows)
+        """As in the base class, but without a lock: whoever asked for the slot has one of its own."""
+        n, buffer = self._n, self._buffer
+        self.t += 1
+        if buffer is None or row.base is not buffer:
+            self._gather(DenseRows(row[np.newaxis]), np.array([share]))
+            return
+        self._shares[n] = share
+        self._n = n + 1
+        if n + 1 == self._full:
+            self._close_block(self.block_rows)
 
     @property
     def cheap_to_read(self) -> bool:

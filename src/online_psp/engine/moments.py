@@ -23,6 +23,7 @@ from online_psp.engine.compiler import exact_kernel, kernel
 from online_psp.engine.csr import column_moments, scatter_sums
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
+from online_psp.engine.vectors import row_products
 
 _LEAST_KEPT = 2.0**-60  # of what came before a row: less makes no difference
 
@@ -111,6 +112,31 @@ def _differences(x: Array, unit: float, origin: Floats, moved: Floats, point: Ar
     """``point = x − mean/unit``. The origin goes first: far from zero, nothing else is left of a small difference."""
     for j in range(x.shape[0]):
         point[j] = ((unit * x[j] - origin[j]) - moved[j]) / unit
+
+
+@kernel
+def take_and_project(
+    x: Array,
+    share: float,
+    unit: float,
+    largest: float,
+    center: bool,
+    count: int,
+    origin: Floats,
+    moved: Floats,
+    variance: Floats,
+    out: Array,
+    components: Array,
+    y: Array,
+) -> bool:
+    """As `take_one`, with the coordinates, (K,), of the row in its own units: it is ``sqrt(1 − share) out / unit`` from the moved mean."""
+    if not take_one(x, share, unit, largest, center, count, origin, moved, variance, out):
+        return False
+    row_products(components, components.shape[0], out, y)
+    factor = np.sqrt(1.0 - share) / unit if center else 1.0 / unit
+    for k in range(y.shape[0]):
+        y[k] *= factor
+    return True
 
 
 @kernel
@@ -285,10 +311,16 @@ class Moments:
         else:
             scale_rows(rows, shares, unit, self.variance)
 
-    def take_row(self, row: Array, share: float, unit: float, largest: float, center: bool, out: Array) -> bool:
-        """Centre one row into `out`, and move past it; False, and nothing is changed, where it is not finite or too large."""
-        self._leave_sums()
-        return take_one(row, share, unit, largest, center, self.count, self.origin, self.moved, self.variance, out)
+    def take_row(self, row: Array, share: float, unit: float, largest: float, center: bool, out: Array, components: Array) -> Array | None:
+        """Centre one row into `out`, and move past it; returns its coordinates along components, (K, D), in its own units.
+
+        None, and nothing is changed, where it is not finite or too large.
+        """
+        if self._sums is not None:
+            self._leave_sums()
+        y: Array = np.empty(len(components), components.dtype)
+        took = take_and_project(row, share, unit, largest, center, self.count, self.origin, self.moved, self.variance, out, components, y)
+        return y if took else None
 
     def project(self, components: Array, x: Array, unit: float) -> Array:
         """Coordinates, (K,), of a row in its own units, as far as it is from the mean."""

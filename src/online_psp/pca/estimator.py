@@ -204,10 +204,7 @@ class OnlinePCA(Usable):
                     return self
         with stream.lock:
             if self._stream is stream:
-                changed = stream.settings.differs(check_settings(self))
-                if changed:
-                    raise ValueError(changed)
-                self._check_number(stream)
+                self._check_parameters(stream)
                 rows = check_rows(self, X, stream.settings.dtype, reset=False)
                 check_values(rows, stream.unit, stream.settings.missing == "impute")
                 before = stream.gross_share
@@ -215,6 +212,21 @@ class OnlinePCA(Usable):
                 warn_of_gross(stream.gross_share, before)
                 return self
         return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        stream: Stream | None = self.__dict__.get("_stream")
+        if stream is not None and not name.startswith("_"):
+            stream.parameters_seen = False
+
+    def _check_parameters(self, stream: Stream) -> None:
+        """Raise a ValueError if a parameter that learning depends on has changed; those of reading hold from now on."""
+        changed = stream.settings.differs(check_settings(self))
+        if changed:
+            raise ValueError(changed)
+        self._check_number(stream)
+        if not stream.parameters_seen:
+            stream.parameters_seen, stream.refresh_at = True, 0.0
 
     def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> Self:
         """Start anew; if an error is raised, the estimator has not changed."""
@@ -253,19 +265,13 @@ class OnlinePCA(Usable):
         y : (n_components,)
             Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``24 K'`` samples).
         """
-        x = unmasked(x)
         stream: Stream | None = self.__dict__.get("_stream")
-        if stream is None:
-            row = np.asarray(x)
-            if row.ndim != 1:
-                raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
-            self.partial_fit(row[np.newaxis], times=None if time is None else np.asarray([time]))
-            stream = self._fitted()
-            with stream.lock:
-                return self._project(stream, np.require(x, stream.dtype, ["C", "A", "W", "E"]))
-        if type(x) is np.ndarray and x.dtype is stream.dtype and x.flags.carray:
+        if stream is not None and type(x) is np.ndarray and x.dtype is stream.dtype and x.flags.carray:
             row = x
         else:
+            x = unmasked(x)
+            if stream is None:
+                return self._fit_first(x, time)
             if np.asarray(x).dtype.kind not in "fiubO":
                 raise TypeError(f"fit_next takes real numbers; got dtype {np.asarray(x).dtype}.")
             row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays only
@@ -273,32 +279,48 @@ class OnlinePCA(Usable):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
         with stream.lock:
             if self._stream is stream:
+                if not stream.parameters_seen:
+                    self._check_parameters(stream)
                 half_life, times = stream.settings.half_life, None
                 if time is not None or (half_life is not None and half_life.in_time):
                     times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
-                before = stream.gross_share
-                if not stream.learn_one(row, times):
+                before = stream.gross_share if stream.careful is not None else 0.0
+                y = stream.learn_one(row, times)
+                if y is None:
                     rows = DenseRows(row[np.newaxis])
                     check_values(rows, stream.unit, stream.settings.missing == "impute")
                     stream.learn(rows, np.ones(1), times)
-                warn_of_gross(stream.gross_share, before)
-                return self._project(stream, row)
+                if stream.careful is not None:
+                    warn_of_gross(stream.gross_share, before)
+                return stream.project(row) if self._show(stream, row) or y is None else y
         return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
 
-    def _project(self, stream: Stream, point: Array) -> Array:
-        """Coordinates of a point along the components as of their last read-out."""
+    def _fit_first(self, x: Array, time: Any) -> Array:
+        row = np.asarray(x)
+        if row.ndim != 1:
+            raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
+        self.partial_fit(row[np.newaxis], times=None if time is None else np.asarray([time]))
+        stream = self._fitted()
+        with stream.lock:
+            point = np.require(x, stream.dtype, ["C", "A", "W", "E"])
+            self._show(stream, point)
+            return stream.project(point)
+
+    def _show(self, stream: Stream, point: Array) -> bool:
+        """Read the components out anew for `fit_next`, if it is time; returns whether it was."""
         weight = stream.weight
-        if weight >= stream.refresh_at and (stream.refresh_at == 0.0 or stream.cheap_to_read):
-            stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
-            stream.note_sizes(DenseRows(point[np.newaxis]))
-            components = self.components_
-            if self.whiten:  # directions without variance give zero
-                scale, known = np.zeros(len(components)), self.explained_variance_ > 0
-                scale[known] = 1.0 / self._deviations(stream.dtype)[known]
-                components = scale[:, np.newaxis] * components
-            deviations = self._view().deviations
-            stream.shown = np.ascontiguousarray(components if deviations is None else components / deviations, dtype=stream.dtype)
-        return stream.project(point)
+        if weight < stream.refresh_at or not (stream.refresh_at == 0.0 or stream.cheap_to_read):
+            return False
+        stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
+        stream.note_sizes(DenseRows(point[np.newaxis]))
+        components = self.components_
+        if self.whiten:  # directions without variance give zero
+            scale, known = np.zeros(len(components)), self.explained_variance_ > 0
+            scale[known] = 1.0 / self._deviations(stream.dtype)[known]
+            components = scale[:, np.newaxis] * components
+        deviations = self._view().deviations
+        stream.shown = np.ascontiguousarray(components if deviations is None else components / deviations, dtype=stream.dtype)
+        return True
 
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.

@@ -50,6 +50,7 @@ class Stream:
     def __init__(self, settings: Settings, n_components: Any, D: int, dtype: np.dtype[Any]) -> None:
         self.settings, self.D, self.dtype = settings, D, dtype
         self.lock = model_lock()
+        self._largest = largest_for(dtype)
         self.share = None if n_components is None or isinstance(n_components, numbers.Integral) else float(n_components)
         self.rank = rank_for(n_components, settings, D)
         self.unit = 0.0  # known from the first row that is not zero
@@ -65,6 +66,7 @@ class Stream:
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
         self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
         self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
+        self.parameters_seen = True  # whether those of the estimator are as they were when they were last checked
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
@@ -192,8 +194,14 @@ class Stream:
             self._view, self.refresh_at = None, 0.0
             self._notices.release()
 
-    def learn_one(self, row: Array, times: Floats | None = None) -> bool:
-        """Learn from one row, (D,), of weight one and the right precision; returns False, and changes nothing, if it cannot be learned."""
+    def learn_one(self, row: Array, times: Floats | None = None) -> Array | None:
+        """Learn from one row, (D,), of weight one and the right precision.
+
+        Returns
+        -------
+        y : (K,), or None
+            Its coordinates along the axes shown before. None, and nothing is changed, if it cannot be learned.
+        """
         if not self.unit:
             self.set_unit(DenseRows(row[np.newaxis]))
         if self.careful is not None:
@@ -203,8 +211,9 @@ class Stream:
         weight = decay * m.weight + 1.0
         share = 1.0 / weight
         slot = np.empty(self.D, self.dtype) if self.model is None else self.model.slot()
-        if not m.take_row(row, share, self.unit or 1.0, largest_for(self.dtype), self.settings.center, slot):
-            return False
+        y = m.take_row(row, share, self.unit or 1.0, self._largest, self.settings.center, slot, self.shown)
+        if y is None:
+            return None
         m.count, m.weight, m.squares = m.count + 1, weight, decay * decay * m.squares + 1.0
         self.last_time = None if times is None else float(times[0])
         self._view, self._sums = None, None
@@ -218,7 +227,7 @@ class Stream:
             self.model.feed_one(slot, share)
         self._at_fixed_places()
         self._notices.release()
-        return True
+        return y
 
     def project(self, row: Array) -> Array:
         """Coordinates of a row, (D,), along the shown axes; if values are missing, those that fit the others best."""
@@ -352,16 +361,16 @@ class Stream:
         if self.careful.add(part, weights, np.broadcast_to(self._decays, weights.shape)):
             self._note_block()
 
-    def _learn_one_carefully(self, row: Array, times: Floats | None) -> bool:
+    def _learn_one_carefully(self, row: Array, times: Floats | None) -> Array | None:
         """As `learn_one`, for rows that may have missing values or be gross."""
-        near = np.abs(row) < largest_for(self.dtype) / self._unit
+        near = np.abs(row) < self._largest / self._unit
         if not (near | np.isnan(row) if self.settings.missing == "impute" else near).all():
-            return False
+            return None
         kept = self._decays
         self._decays = kept if times is None else decays_of(self.settings.half_life, times, self.last_time)
         self._learn_carefully(DenseRows(row[np.newaxis]), _ONE)
         self._decays, self.last_time, self._view = kept, None if times is None else float(times[0]), None
-        return True
+        return self.project(row)
 
     @property
     def weight(self) -> float:
@@ -478,9 +487,10 @@ class Stream:
 
     def _at_fixed_places(self) -> None:
         """At fixed places of the stream: repair an algorithm after a jump in the data, and carry stable axes along."""
-        if self.model is not None and self.moments.count % max(8 * self.rank, self.D // 8) == 0:
+        count, rank = self.moments.count, self.rank
+        if self.model is not None and count % max(8 * rank, self.D // 8) == 0:
             self.model.mend()
-        if self.moments.count % (5 * self.rank) == 0:
+        if count % (5 * rank) == 0:
             if self.settings.axes == "stable":
                 self.carry()
             if self.scale is not None and np.abs(np.log(self.deviations() / self.scale)).max() > _RESCALE:
