@@ -35,8 +35,11 @@ def test_what_learning_depends_on_is_fixed_at_the_first_row(name: str, value: An
     model = OnlinePCA(3).partial_fit(X[:50])
     before = model.components_
     model.set_params(**{name: value})
-    with pytest.raises(ValueError, match=f"{name} was .* when learning began and is .* now; set it back, or start anew with fit"):
+    refused = f"{name} was .* when learning began and is .* now; set it back, or start anew with fit"
+    with pytest.raises(ValueError, match=refused):
         model.partial_fit(X[50:])
+    with pytest.raises(ValueError, match=refused):
+        model.fit_next(X[50])
     assert model.n_samples_seen_ == 50
     assert np.array_equal(model.components_, before)
     assert model.fit(X).n_samples_seen_ == 400
@@ -48,6 +51,11 @@ def test_what_is_only_read_may_change() -> None:
     model.set_params(whiten=True, n_components=5).partial_fit(X[300:])
     assert model.transform(X).shape == (600, 5)
     assert np.allclose(model.transform(X).std(axis=0, ddof=1), 1.0, rtol=0.01)
+    assert model.fit_next(X[0]).shape == (5,)
+    model.n_components, model.whiten = 2, False
+    y = model.fit_next(X[1])
+    assert y.shape == (2,), "a sample's coordinates should follow n_components at once"
+    assert np.allclose(y, model.transform(X[1:2])[0]), "and they should no longer be whitened"
     model.set_params(n_components=200)
     with pytest.raises(ValueError, match="n_components is 200 now, but the model keeps only 38 directions; start anew with fit"):
         model.partial_fit(X)

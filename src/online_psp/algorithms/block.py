@@ -9,8 +9,11 @@ M   (k,k)  covariance in the coordinates of B, not diagonal
 ==  =====  ====================================================================
 
 `reference_step` finds it by a singular value decomposition of the stacked rows: that is IncrementalPCA (Ross et al. 2008) with batches of b
-rows. The class finds the same in one of three ways, the cheapest that is safe:
+rows. The class finds the same in one of four ways, the cheapest that is safe:
 
+*calm*
+    Where rows have next to nothing outside of B (``‖R‖ ≤ 0.15 λ``, see below), Nyström's approximation from B's image: three products of
+    length D for the whole block, and no inner products of rows (`online_psp.algorithms._ritz_calm`).
 *fast*
     With ``P = X̂ Bᵀ`` and ``R = X̂ X̂ᵀ − P Pᵀ``, a subspace near that of B is the row space of ``B + Tᵀ (X̂ − P B)``, and one subspace
     iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest eigenvalue
@@ -21,7 +24,7 @@ rows. The class finds the same in one of three ways, the cheapest that is safe:
 *careful*
     Residuals projected out twice in double precision, and a singular value decomposition that squares nothing: for any range.
 
-D-sized work is three matrix products a block in the first two. M is kept *graded*: scaled to a unit diagonal it is well conditioned, so
+D-sized work is three matrix products a block in all but the last. M is kept *graded*: scaled to a unit diagonal it is well conditioned, so
 that directions may differ by 1e10 in size and lose nothing.
 
 What is left out is not nothing: rows have, on the average, some variance σ² along every direction outside of B. Where a model forgets, new
