@@ -117,6 +117,18 @@ def overhead() -> tuple[float, float]:
     return 1e6 * ours, 1e6 * seconds(lambda: [fsm.fit_next(x) for x in rows]) / len(rows)
 
 
+def one_by_one(X: Floats, K: int) -> tuple[float, float]:
+    """Microseconds of `fit_next` with its output over a stream from its first row on, and of `fit` over the same rows."""
+    rows, times = X[:20_000], []
+    for _ in range(3):
+        model = OnlinePCA(K)
+        start = time.perf_counter()
+        for x in rows:
+            model.fit_next(x)
+        times.append(time.perf_counter() - start)
+    return 1e6 * float(np.median(times)) / len(rows), 1e6 * fitted(lambda: OnlinePCA(K), rows)[1] / len(rows)
+
+
 def noise_variances() -> str:
     """What each makes of the noise variance of spiked data, where the truth is known."""
     sample = spiked_covariance(5000, 100, 5, rho=0.01)
@@ -137,6 +149,7 @@ def main(only: list[int] | None = None) -> list[Row]:
             rows += compare(name, X[np.argsort(labels, kind="stable")], sorted_by, sizes, progress)
             rows += compare("wide", wide(), "wide, D=3072", [16, 64], progress, small_batches=True)
         single, alone = overhead()
+        stream, blocks = one_by_one(shuffled, sizes[0])
     table = Table(title=f"{name}, {X.shape[0]} × {X.shape[1]}, one pass, one thread")
     for column in ("order", "K", "method", "µs per sample", "faster", "Err_batch", "variances within"):
         table.add_column(column, justify="left" if column in ("order", "method") else "right")
@@ -157,6 +170,8 @@ def main(only: list[int] | None = None) -> list[Row]:
         )
     console.print(table)
     console.print(f"fit_next at D=64, K=8: OnlinePCA {single:.1f} µs, FSM with as many directions {alone:.1f} µs")
+    of = f"{min(len(X), 20_000)} rows of {name}, D={X.shape[1]}, K={sizes[0]}"
+    console.print(f"fit_next over {of}: {stream:.1f} µs, fit {blocks:.1f} µs")
     console.print(noise_variances())
     return rows
 

@@ -89,7 +89,9 @@ KINDS = ["one row", "two rows", "last rows", "all rows", "constant", "alternatin
 @pytest.mark.parametrize("seed", range(10))
 def test_a_new_direction_is_never_overlooked(kind: str, seed: int) -> None:
     model, X, roots, new = planted(kind, seed)
-    assert try_calm(model, DenseRows(X), roots) is None, f"a new direction ({kind}) belongs among those kept: the calm step must not be taken"
+    assert try_calm(model, DenseRows(X), roots) is None, (
+        f"a new direction ({kind}) belongs among those kept: the calm step must not be taken"
+    )
     found = advance(model, DenseRows(X), roots, 1.0 - ROWS * SHARE, K)
     part = float(np.linalg.norm(basis(found).T @ new))
     assert part > 0.95, f"the new direction ({kind}) should be among those kept; only {part:.2f} of it is"
