@@ -89,9 +89,7 @@ KINDS = ["one row", "two rows", "last rows", "all rows", "constant", "alternatin
 @pytest.mark.parametrize("seed", range(10))
 def test_a_new_direction_is_never_overlooked(kind: str, seed: int) -> None:
     model, X, roots, new = planted(kind, seed)
-    assert try_calm(model, DenseRows(X), roots) is None, (
-        f"a new direction ({kind}) belongs among those kept: the calm step must not be taken"
-    )
+    assert try_calm(model, DenseRows(X), roots) is None, f"a new direction ({kind}) should not take the calm step"
     found = advance(model, DenseRows(X), roots, 1.0 - ROWS * SHARE, K)
     part = float(np.linalg.norm(basis(found).T @ new))
     assert part > 0.95, f"the new direction ({kind}) should be among those kept; only {part:.2f} of it is"
@@ -109,4 +107,5 @@ def test_streams_become_calm_and_continue_bit_for_bit(tmp_path: Path) -> None:
     again.partial_fit(X[7300:])
     assert np.array_equal(whole.components_, again.components_), "a stopped stream should continue bit for bit"
     assert np.array_equal(whole.explained_variance_, again.explained_variance_)
-    assert whole._stream.model._model.calm, "this stream should have become calm, or the test shows nothing"
+    inside: Any = whole._stream.model  # nothing public tells which step was taken
+    assert inside._model.calm, "this stream should have become calm, or the test shows nothing"
