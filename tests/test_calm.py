@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from online_psp import OnlinePCA
 from online_psp.algorithms._ritz import Model, advance
 from online_psp.algorithms._ritz_calm import try_calm
 from online_psp.algorithms._ritz_exact import exactly
-from online_psp.engine.rows import DenseRows
+from online_psp.engine.rows import ArrayRows, DenseRows, SparseRows
+from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
 
@@ -57,6 +59,21 @@ def test_single_precision_is_orthonormal_too() -> None:
     assert calm.dtype == np.float32
     off = np.abs(basis(calm).T @ basis(calm) - np.eye(K)).max()
     assert off < 2e-6, f"expected orthonormal rows to single precision; off by {off:.1e}"
+
+
+def test_rows_of_every_kind_take_the_same_step() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    model, X, roots = calm_model(7)
+    X[np.abs(X) < 0.05] = 0.0
+    dense = try_calm(model, DenseRows(X), roots)
+    other = try_calm(model, ArrayRows(strict.asarray(X), np.dtype(np.float64)), roots)
+    rows = SparseRows(csr_matrix(X), np.ones(ROWS), None)
+    stored = try_calm(model._replace(B=SparseStore(model.basis(), None)), rows, roots)
+    assert dense is not None
+    for name, found in (("another library's", other), ("sparse", stored)):
+        assert found is not None, f"{name} rows should take the calm step where dense ones do"
+        apart = np.abs(basis(found) - basis(dense)).max(), np.abs(found.M - dense.M).max()
+        assert max(apart) < 1e-12, f"{name} rows should lead to the same model as dense ones; off by {max(apart):.1e}"
 
 
 def planted(kind: str, seed: int) -> tuple[Model, Floats, Floats, Floats]:

@@ -44,10 +44,10 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     total = None if model.total is None else keep * model.total + float(roots**2 @ squares(rows))
     model = model._replace(M=_faded(model.M, keep))
     if model.k == K:
+        model = model._replace(B=_suited(model, rows))
         found = try_calm(model, rows, roots) if model.calm else None
         if found is not None:
             return found._replace(total=total)
-        model = model._replace(B=_suited(model, rows))
         parts = max(1, round(len(rows) / (_PART * K)))
         step, done = -(-len(rows) // parts), 0
         while done < len(rows):

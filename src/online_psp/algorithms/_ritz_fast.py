@@ -51,9 +51,8 @@ class Turn(NamedTuple):
 
 def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
     """Subspace iterations on small arrays, or None where these may not be enough, or are not accurate enough."""
-    B, M, drift = model.B, model.M, model.drift
-    eps = float(np.finfo(model.dtype).eps)
-    P, G = products(rows, B)
+    M, eps = model.M, float(np.finfo(model.dtype).eps)
+    P, G = products(rows, model.B)
     lengths = roots * np.sqrt(np.maximum(G.diagonal(), 0.0))
     R = minus_gram(G, P)
     scale_gram(R, roots)
@@ -70,23 +69,30 @@ def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model |
     noise = math.inf if turn is None else eps * float(lengths @ turn.sizes) ** 2  # rounding of R_ij is eps ‖x_i‖ ‖x_j‖
     if turn is None or noise >= 100.0 * math.sqrt(eps):
         return None
-    new: Array | SparseStore
     if X is None:
-        new = combined(rows, B, turn.A, turn.C * roots)
-    else:
-        new = matmul(turn.A, model.basis().astype(np.float64, copy=False))
-        add_product(new, 1.0, turn.C, X)
-        new = new.astype(model.dtype, copy=False)
-        if isinstance(rows, SparseRows):
-            new = _past(rows, new)
-    drift += noise + (_IMPLICIT if isinstance(new, SparseStore) else 4.0) * eps
-    calm = turn.ratio <= _NEARLY_CALM
+        return moved(model, rows, roots, turn, noise)
+    new = matmul(turn.A, model.basis().astype(np.float64, copy=False))
+    add_product(new, 1.0, turn.C, X)
+    new = new.astype(model.dtype, copy=False)
+    return _settled(_past(rows, new) if isinstance(rows, SparseRows) else new, turn, model.drift + noise)
+
+
+def moved(model: Model, rows: AnyRows, roots: Floats, turn: Turn, noise: float) -> Model:
+    """The model after ``B ← A B + C X``; `noise` is what rounding may add to ``B Bᵀ − I``."""
+    return _settled(combined(rows, model.B, turn.A, turn.C * roots), turn, model.drift + noise)
+
+
+def _settled(B: Array | SparseStore, turn: Turn, drift: float) -> Model:
+    """The model with a new basis, made orthonormal if it may have drifted too far from that."""
+    sparse, calm = isinstance(B, SparseStore), turn.ratio <= _NEARLY_CALM
+    eps = float(np.finfo(B.V.dtype if isinstance(B, SparseStore) else B.dtype).eps)
+    drift += (_IMPLICIT if sparse else 4.0) * eps
     if drift <= (1e-12 if eps < 1e-12 else 40.0 * eps):
-        return Model(new, turn.M, drift, calm=calm)
-    if isinstance(new, SparseStore):
-        B, M = orthonormal(new.read(), turn.M)
-        return Model(SparseStore(B, new.sums), M, 0.0, calm=calm)
-    return Model(*orthonormal(new, turn.M), 0.0, calm=calm)
+        return Model(B, turn.M, drift, calm=calm)
+    if isinstance(B, SparseStore):
+        basis, M = orthonormal(B.read(), turn.M)
+        return Model(SparseStore(basis, B.sums), M, 0.0, calm=calm)
+    return Model(*orthonormal(B, turn.M), 0.0, calm=calm)
 
 
 def _past(rows: SparseRows, B: Array) -> SparseStore:

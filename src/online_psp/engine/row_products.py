@@ -36,6 +36,28 @@ def products(rows: AnyRows, B: Array | SparseStore) -> tuple[Floats, Floats]:
     return P, G
 
 
+def basis_products(rows: DenseRows | ArrayRows, B: Array) -> Floats:
+    """``X Bᵀ``, (n, K), in double precision, an array of its own."""
+    if isinstance(rows, ArrayRows):
+        return np.array(to_host(rows.X @ rows.library.of(B).T), dtype=np.float64)
+    return matmul(rows.dense(B.dtype), B.T).astype(np.float64, copy=False)
+
+
+def sums_of(rows: DenseRows | ArrayRows, factors: Floats, count: int) -> Array:
+    """Sums, (count, D), of every count-th row, each times its factor."""
+    n = len(rows)
+    if isinstance(rows, ArrayRows):
+        which = np.zeros((count, n))
+        which[np.arange(n) % count, np.arange(n)] = factors
+        return np.asarray(to_host(rows.library.of(which) @ rows.X))
+    X = rows.X
+    sums, scaled = np.zeros((count, X.shape[1]), X.dtype), factors.astype(X.dtype)[:, np.newaxis]
+    for start in range(0, n, count):
+        stop = min(n, start + count)
+        sums[: stop - start] += scaled[start:stop] * X[start:stop]
+    return sums
+
+
 def squares(rows: AnyRows) -> Floats:
     """``‖x‖²`` of every row, (n,), in double precision; sparse rows are centred by their own sums."""
     if isinstance(rows, SparseRows):
