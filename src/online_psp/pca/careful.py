@@ -16,10 +16,9 @@ share s of a row in the average becomes ``1 − (1 − s)^(1 + p)``, p the share
 from __future__ import annotations
 
 import copy
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
 
 from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms.block import BLOCK
@@ -27,60 +26,28 @@ from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
 from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.completing import Completed, carried_over, complete, observed_share
+from online_psp.pca.completing import Completed, at_least, carried_over, complete, first_directions, typical_share
 from online_psp.pca.exact import FIRST_ROWS, ReadOut, leading_directions
+from online_psp.pca.held import OpenRows
 from online_psp.pca.holes import Gaussian, Mask, expect, observed_in
-from online_psp.pca.pairs import Pairs, PairsState
-from online_psp.pca.repeats import Held, without_repeats
-from online_psp.pca.robust import LEAST_FIRST, LEAST_ROWS, Guard, first_weights, spread_of
+from online_psp.pca.losses import Losses, Start, Tail
+from online_psp.pca.pairs import Pairs
+from online_psp.pca.repeats import Held
+from online_psp.pca.robust import LEAST_FIRST, LEAST_ROWS, Guard, first_weights, middle_deviations, spread_of
 from online_psp.pca.settings import Settings, rank_found
+from online_psp.pca.states import CarefulState, GuardState, RitzState
+from online_psp.pca.together import connect, one_group, single_groups, strangers_in
 from online_psp.pca.units import unit_for
 
 FEW_FEATURES = 2
 """Features, in multiples of K', up to which covariances of pairs are kept, and nothing is filled."""
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
-_SWEEPS = 3  # rounds of expectation and maximisation over the first rows
 _PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
 _RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
 _TINY = float(np.finfo(np.float64).tiny)
-
-
-class RitzState(NamedTuple):
-    """The leading directions."""
-
-    B: Annotated[Array, "k", "D"]
-    M: Annotated[Floats, "k", "k"]
-    drift: float
-
-
-class GuardState(NamedTuple):
-    middle: float
-    width: float
-    blocks: float
-    strange: float
-    total: float
-    strange_kinds: float
-    kinds: float
-
-
-class CarefulState(NamedTuple):
-    """The whole state, except the moments that all streams have."""
-
-    known: Annotated[Floats, "D"]
-    holes: bool
-    rows: Annotated[Array, "n", "D", "infinite"]
-    weights: Annotated[Floats, "n"]
-    squares: Annotated[Floats, "n"]
-    decays: Annotated[Floats, "n"]
-    pairs: PairsState | None
-    ritz: RitzState | None
-    guard: GuardState | None
-    excess: float | None
-    lacking: float | None
-    given: float
 
 
 class Careful:
@@ -102,16 +69,15 @@ class Careful:
         self.moments = PartialMoments(D)
         self.factor = 1.0  # multiplies values from now on, besides the unit of the stream
         self.holes = False  # whether any value was missing
-        self.alone = True  # whether no row had two values
-        self.given = 0.0  # weight of all rows before gross ones lost theirs, faded where the stream forgets
+        self.groups = single_groups(D)  # of features that rows have connected (`together.py`)
         self.excess = 1.0  # f of rows with holes (`completing.py`), its geometric mean
         self.lacking = 0.0  # share of such rows in the average of all
         self.few = D <= FEW_FEATURES * rank
         self.core: Pairs | Model | None = Pairs(D) if self.few and not settings.robust else None
         self.guard: Guard | None = None  # once the first rows are weighed, if the model is robust
+        self.losses = Losses()  # what weighing rows has cost
         self.scale: Floats | None = None  # what features of the model's rows are divided by, (D,), where they are standardised
-        self._held = Held(np.zeros((0, D), dtype), np.zeros(0), np.zeros(0), np.zeros(0))
-        self._n = 0
+        self._open = OpenRows(D, dtype)
 
     # Rows in
 
@@ -126,17 +92,17 @@ class Careful:
     @property
     def room(self) -> int:
         """Rows until the block is closed."""
-        return self._size - self._n
+        return self._size - self._open.n
 
     @property
     def cheap_to_read(self) -> bool:
         """Whether no block is open, or none has been closed yet."""
-        return not self._n or self.core is None
+        return not self._open.n or self.core is None
 
     @property
     def open_weight(self) -> float:
         """What the rows held weigh."""
-        return float(self._held.weights[: self._n].sum())
+        return float(self._open.all().weights.sum())
 
     def add(self, rows: Array, weights: Floats, decays: Floats) -> bool:
         """Hold raw rows in units of the stream, (n, D), no more than there is room for; returns whether that has closed a block.
@@ -149,64 +115,65 @@ class Careful:
         decays : (n,)
             Share of everything before that is left when each row comes.
         """
-        stop = self._n + len(rows)
-        if stop > len(self._held.rows):
-            more = min(self._size, max(stop, 64, 2 * len(self._held.rows)))
-            self._held = Held(*(_grown(each, more) for each in self._held))
-        for array, values in zip(self._held, (rows, weights, weights**2, decays), strict=True):
-            array[self._n : stop] = values
-        self._n = stop
-        if self._n < self._size:
+        self._open.add(rows, weights, decays, self._size)
+        if self._open.n < self._size:
             return False
         if self.settings.robust and self.core is None:
             self._drop_repeats()
-            if 2 * self._n <= self._size:
+            if 2 * self._open.n <= self._size:
                 return False
         self._close()
         return True
 
     def _drop_repeats(self) -> None:
         """Hold each kind of row once: the first rows are judged when enough of them differ."""
-        found = without_repeats(Held(*(each[: self._n] for each in self._held)))
-        self.moments.count += self._n - len(found.rows)
-        self._held, self._n = found, len(found.rows)
+        self.moments.count += self._open.drop_repeats()
 
     def _close(self) -> None:
         """Learn from the rows held."""
         if self.settings.robust and self.core is None:
             self._drop_repeats()
-        held = Held(*(each[: self._n] for each in self._held))
+        held = self._open.all()
         rows, weights, decays = held.rows.astype(np.float64), held.weights, held.decays
-        self._n = 0
+        self._open.n = 0
         observed = observed_in(rows)
         self.holes = self.holes or not observed.all()
         weights = np.where(observed.any(axis=1), weights, 0.0)  # a row without any value is seen, and teaches nothing
         left = np.cumprod(decays[::-1])[::-1]
-        self.given = float(left[0]) * self.given + float(weights @ np.append(left[1:], 1.0))
+        later, faded = np.append(left[1:], 1.0), float(left[0])
+        losses = self.losses._replace(given=faded * self.losses.given + float(weights @ later))
         squares = np.where(weights > 0, held.squares, 0.0)
-        if self.settings.robust:
-            rows = self._to_own_unit(rows)
-            raw, before, new = rows.copy(), weights, self.core is None or self.guard is None
-            if new:
-                influence = self._influence_of_new(rows, observed, weights)
-            else:
-                influence = self._influence_of_block(rows, observed, weights, decays)
-            weights, squares = weights * influence, squares * influence**2
-        self._learn(rows, observed, weights, squares, decays)
-        if self.settings.robust and new and self.guard is not None:  # in the units of the model that further rows are compared with
-            self.guard = Guard(*spread_of(self._distances(raw, observed)[before > 0], before[before > 0]))
+        if not self.settings.robust:
+            self._learn(rows, observed, weights, squares, decays)
+            self.losses = losses
+            return
+        rows = self._to_own_unit(rows)
+        raw, first = rows.copy(), self.core is None or self.guard is None
+        influence = self._influence_of_new(rows, observed, weights) if first else self._influence_of_block(rows, observed, weights, decays)
+        self._learn(rows, observed, weights * influence, squares * influence**2, decays)
+        start = losses.start and losses.start.faded(faded)
+        if self.guard is not None:
+            tail = losses.tail.after(self._squares(raw, observed), weights * later, influence, self.guard.width, faded)
+            losses = losses._replace(tail=tail)
+        if first and self.guard is not None:  # in the units of the model that further rows are compared with
+            self.guard = Guard(*spread_of(self._distances(raw, observed)[weights > 0], weights[weights > 0]))
+            start = Start(self.moments.weight, self.moments.mean, self.moments.variance.copy())
+        self.losses = losses._replace(start=start)
 
     def strangers(self) -> tuple[int, int] | None:
-        """Two observed features that were never observed in the same row; None if there are none, or if that is not known."""
+        """Two observed features that no row connects; None if there are none, or if that is not known.
+
+        With few features that means: no row has both. With many, what is known of a third feature may say how they vary together.
+        """
         known = np.flatnonzero(self.moments.known > 0)
         if isinstance(self.core, Pairs):
-            apart = np.argwhere(self.core.weights[np.ix_(known, known)] == 0)
-            return (int(known[apart[0, 0]]), int(known[apart[0, 1]])) if len(apart) else None
-        return (int(known[0]), int(known[1])) if self.alone and self.holes and len(known) > 1 else None
+            alien = np.argwhere(self.core.weights[np.ix_(known, known)] == 0)
+            return (int(known[alien[0, 0]]), int(known[alien[0, 1]])) if len(alien) else None
+        return strangers_in(self.groups, known)
 
     def _learn(self, rows: Floats, observed: Mask, weights: Floats, squares: Floats, decays: Floats) -> None:
         self.moments.take_squares(squares, decays)
-        self.alone = self.alone and bool(observed.sum(axis=1).max(initial=0) < 2)
+        self.groups = connect(self.groups, observed[weights > 0])
         if self.few and not isinstance(self.core, Model):
             pairs = self.core.copy() if isinstance(self.core, Pairs) else Pairs(self.D)
             self._take_pairs(pairs, rows, observed, weights, decays)
@@ -217,10 +184,10 @@ class Careful:
 
     def settled(self) -> Careful:
         """This learner if it has no open rows, otherwise a copy that has learned them."""
-        if not self._n:
+        if not self._open.n:
             return self
         twin = copy.copy(self)
-        twin.moments = self.moments.copy()
+        twin.moments, twin._open = self.moments.copy(), copy.copy(self._open)
         twin._close()
         return twin
 
@@ -228,7 +195,7 @@ class Careful:
 
     def _influence_of_new(self, rows: Floats, observed: Mask, weights: Floats) -> Floats:
         """What rows count, (n,), from 0 to 1, where nothing is known of others yet."""
-        scale = _middle_deviations(rows, observed) if self.settings.standardize else 1.0
+        scale = middle_deviations(rows, observed) if self.settings.standardize else 1.0
         found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
         self.guard = found.guard
         return found.weights
@@ -244,7 +211,14 @@ class Careful:
     @property
     def gross_share(self) -> float:
         """Share of the weight of all rows that was taken from gross ones, those of an open block left out."""
-        return float(1.0 - min(self.moments.weight / self.given, 1.0)) if self.given > 0.0 and self.moments.weight > 0.0 else 0.0
+        return self.losses.gross_share(self.moments)
+
+    def _squares(self, rows: Floats, observed: Mask) -> Floats:
+        """Squares of the distances of raw rows from the mean, (n,), of standardised features where these are asked for."""
+        apart = np.where(observed, rows - self.moments.mean if self.settings.center else rows, 0.0)
+        if self.settings.standardize:
+            apart = apart / self.deviations()
+        return np.asarray(np.einsum("ij,ij->i", apart, apart) * self.D / np.maximum(observed.sum(axis=1), 1))
 
     def _to_own_unit(self, rows: Floats) -> Floats:
         """Bring the first rows to a unit that follows from their median row: the very first may be gross."""
@@ -296,24 +270,15 @@ class Careful:
     # Many features
 
     def _begin(self, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> None:
-        """Find directions of the first rows, by a few rounds of filling them and finding directions."""
+        """Find the directions of the first rows."""
         shares = self.moments.take_partial(rows.copy(), weights, decays, self.settings.center)
         left, _ = weights_left(shares)
         apart = rows - self.moments.mean if self.settings.center else rows
         if self.settings.standardize:
             self.scale = self.deviations()
             apart = apart / self.scale
-        part = observed_share(observed, left)
-        found = leading_directions(np.where(observed, apart, 0.0) / part * np.sqrt(left)[:, np.newaxis], self.rank)
         total = self.total()
-        if self.holes:
-            inflated = max(float(((np.where(observed, apart, 0.0) / part) ** 2 * left[:, np.newaxis]).sum()) - total, 0.0)
-            found = found._replace(variances=np.maximum(found.variances - inflated / min(rows.shape), 1e-6 * found.variances[0]))
-            for _ in range(_SWEEPS):
-                model = self._fillers(found, observed)
-                made = complete(model, apart, apart, observed, left)
-                stacked = np.vstack([_root(made.added, 0.0) @ model.directions, made.rows * np.sqrt(made.weights)[:, np.newaxis]])
-                found = leading_directions(stacked, self.rank)
+        found = first_directions(apart, observed, left, self.rank, total, lambda found: self._fillers(found, observed))
         if self.share is not None:
             self.rank = rank_found(self.share, found.variances, total, self.settings)
             found = ReadOut(found.components[: self.rank], found.variances[: self.rank])
@@ -348,7 +313,7 @@ class Careful:
             M = kept.M.copy()
             M[:k, :k] += made.added
             self._note_excess(made, keep)
-            kept = kept._replace(M=_positive(M, 0.01 * (1.0 - keep) * model.floor))
+            kept = kept._replace(M=at_least(M, 0.01 * (1.0 - keep) * model.floor))
         self.core = advance(kept, DenseRows(np.ascontiguousarray(rows, dtype=self.dtype)), np.sqrt(left), 1.0, self.rank)
         self._rescale()
 
@@ -366,7 +331,7 @@ class Careful:
         """
         variance = self.moments.variance / self.deviations() ** 2 if self.settings.standardize else self.moments.variance
         features = float(variance.sum()) ** 2 / max(float(variance @ variance), _TINY)
-        k = min(len(found.variances), max(1, int(_typical(observed) * features / _PER_DIRECTION)))
+        k = min(len(found.variances), max(1, int(typical_share(observed) * features / _PER_DIRECTION)))
         directions, variances = found.components[:k].astype(np.float64), found.variances[:k]
         return Gaussian(directions, variances, max(self.total() - float(variances.sum()), 0.0) / max(self.D - k, 1))
 
@@ -405,19 +370,21 @@ class Careful:
     # State
 
     def state(self) -> CarefulState:
-        n, core, held = self._n, self.core, self._held
-        rows = (held.rows[:n].copy(), held.weights[:n].copy(), held.squares[:n].copy(), held.decays[:n].copy())
+        core, held = self.core, self._open.all()
+        rows = (held.rows.copy(), held.weights.copy(), held.squares.copy(), held.decays.copy())
         pairs = core.state() if isinstance(core, Pairs) else None
         ritz = RitzState(core.basis().copy(), core.M.copy(), core.drift) if isinstance(core, Model) else None
         guard = None if self.guard is None else GuardState(*self.guard)
-        return CarefulState(self.moments.known.copy(), self.holes, *rows, pairs, ritz, guard, self.excess, self.lacking, self.given)
+        of_holes, (given, tail, start) = (self.excess, self.lacking), self.losses
+        known, groups = self.moments.known.copy(), self.groups.astype(np.float64)
+        return CarefulState(known, self.holes, *rows, pairs, ritz, guard, *of_holes, given, tail, start, groups)
 
     def restore(self, state: CarefulState) -> None:
         """Restore a state; the moments have been restored already."""
         self.moments.known, self.holes = state.known.copy(), state.holes
-        self.alone = False  # not known of the rows before
-        self._held = Held(state.rows.copy(), state.weights.copy(), state.squares.copy(), state.decays.copy())
-        self._n, self.given = len(state.rows), state.given
+        self.groups = one_group(self.D) if state.groups is None else state.groups.astype(np.intp)
+        self.losses = Losses(state.given, state.tail or Tail(), state.start)
+        self._open = OpenRows.of(Held(state.rows, state.weights, state.squares, state.decays))
         self.excess, self.lacking = state.excess or 1.0, state.lacking or 0.0
         self.guard = None if state.guard is None else Guard(*state.guard)
         if state.pairs is not None:
@@ -429,37 +396,3 @@ class Careful:
 def deviations_of(moments: Moments) -> Floats:
     """Standard deviations of features, (D,); 1 for those that are constant."""
     return np.sqrt(np.where(moments.variance > 0, moments.variance, 1.0))
-
-
-def _middle_deviations(rows: Floats, observed: Mask) -> Floats:
-    """Deviations of the middle half of each feature, (D,); 1 if that does not vary."""
-    found = np.ones(rows.shape[1])
-    seen = observed.any(axis=0)
-    values = np.where(observed, rows, np.nan)[:, seen]
-    found[seen] = 1.4826 * np.nanmedian(np.abs(values - np.nanmedian(values, axis=0)), axis=0)
-    return np.where(found > 0, found, 1.0)
-
-
-def _grown(array: Any, rows: int) -> Any:
-    new = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
-    new[: len(array)] = array
-    return new
-
-
-def _typical(observed: Mask) -> float:
-    """Mean share of observed values in rows that have any."""
-    shares = observed.mean(axis=1)
-    return float(np.mean(shares[shares > 0])) if shares.any() else 0.0
-
-
-def _positive(M: Floats, least: float) -> Floats:
-    """A symmetric matrix without eigenvalues below a positive limit."""
-    values, vectors = eigh(M)
-    floor = max(least, 1e-14 * float(values[-1]))
-    return M if values[0] >= floor else np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
-
-
-def _root(M: Floats, least: float) -> Floats:
-    """R with ``Rᵀ R`` the positive part of M."""
-    values, vectors = eigh(M)
-    return np.asarray(np.sqrt(np.maximum(values, least))[:, np.newaxis] * vectors.T)

@@ -18,6 +18,7 @@ would be if all rows before had been filled so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from online_psp.pca.holes import Gaussian, Mask, expect, inside_of, patterns
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
 _LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
+_SWEEPS = 3  # rounds of expectation and maximisation over the first rows
 _SHARED = 0.5  # rows, in multiples of k, that must lack the same values for these to be filled together
 _VALUES = 33  # of f that are tried, from 1 to where the noise is as large as the largest variance
 _FAINT = 1e-6  # of a direction: what is observed of it, below which nothing is learned from it
@@ -83,6 +85,37 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
     return Completed(np.concatenate([filled, more]), np.append(weights, np.ones(len(more))), added, average, lacking)
 
 
+def first_directions(
+    apart: Floats, observed: Mask, weights: Floats, rank: int, total: float, model_of: Callable[[ReadOut], Gaussian]
+) -> ReadOut:
+    """Directions of the first rows: those of rows filled with the mean, and then a few rounds of filling them and finding directions.
+
+    Parameters
+    ----------
+    apart, observed, weights
+        As in `complete`.
+    rank : int
+        Directions to find.
+    total : float
+        Variance of all features together.
+    model_of : callable
+        The model to fill rows with, given directions.
+    """
+    part = observed_share(observed, weights)
+    inflated = np.where(observed, apart, 0.0) / part * np.sqrt(weights)[:, np.newaxis]
+    found = leading_directions(inflated, rank)
+    if observed.all():
+        return found
+    noise = max(float((inflated**2).sum()) - total, 0.0) / min(apart.shape)  # that the division adds to each direction
+    found = found._replace(variances=np.maximum(found.variances - noise, 1e-6 * found.variances[0]))
+    for _ in range(_SWEEPS):
+        model = model_of(found)
+        made = complete(model, apart, apart, observed, weights)
+        spread = root_of_positive(made.added) @ model.directions
+        found = leading_directions(np.vstack([spread, made.rows * np.sqrt(made.weights)[:, np.newaxis]]), rank)
+    return found
+
+
 def carried_over(found: ReadOut, model: Gaussian, apart: Floats, observed: Mask, weights: Floats, fresh: Mask) -> ReadOut:
     """Extend directions to features that appear for the first time.
 
@@ -124,6 +157,12 @@ def observed_share(observed: Mask, weights: Floats) -> Floats:
     total = float(weights.sum())
     share = weights @ observed / total if total > 0 else np.ones(observed.shape[1])
     return np.asarray(np.clip(share, _LEAST_OBSERVED, 1.0))
+
+
+def typical_share(observed: Mask) -> float:
+    """Mean share of observed values in rows that have any."""
+    shares = observed.mean(axis=1)
+    return float(np.mean(shares[shares > 0])) if shares.any() else 0.0
 
 
 def _scattered(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> tuple[Floats, Floats]:
@@ -169,3 +208,16 @@ def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, sha
         expected = np.maximum(variances, 0.0) + tried[:, np.newaxis] * model.floor
         likely -= len(at) * (np.log(expected) + squares / expected).sum(axis=1)
     return float(tried[int(np.argmax(likely))])
+
+
+def at_least(M: Floats, least: float) -> Floats:
+    """A symmetric matrix without eigenvalues below a positive limit."""
+    values, vectors = eigh(M)
+    floor = max(least, 1e-14 * float(values[-1]))
+    return M if values[0] >= floor else np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def root_of_positive(M: Floats) -> Floats:
+    """R with ``Rᵀ R`` the positive part of M."""
+    values, vectors = eigh(M)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T)

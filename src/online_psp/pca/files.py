@@ -16,15 +16,16 @@ from online_psp.engine.types import Array
 from online_psp.io import mat_file, model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
 from online_psp.io.states import flatten, unflatten
-from online_psp.pca.careful import Careful, CarefulState
+from online_psp.pca.careful import Careful
 from online_psp.pca.checks import MOST_WEIGHT
 from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.exact import ReadOut
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.settings import check_settings
+from online_psp.pca.states import CarefulState, StreamState
 from online_psp.pca.stream import Stream
 from online_psp.pca.units import largest_for
-from online_psp.pca.view import StreamState, View, flip_signs
+from online_psp.pca.view import View, flip_signs
 
 _LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
 _LEAST = 1e-150  # squares of smaller numbers vanish
@@ -228,6 +229,11 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("it has sums of pairs where it should have none, or none where it should have some")
     if careful.guard is not None and (careful.guard.width <= 0 or min(careful.guard[2:]) < 0):
         raise ModelFileError("its limit for gross rows is impossible")
+    tail, start, groups = careful.tail, careful.start, careful.groups
+    if (tail is not None and min(tail) < 0) or (start is not None and (start.weight < 0 or (start.variance < 0).any())):
+        raise ModelFileError("what gross rows have lost, or what its first rows are, is negative")
+    if groups is not None and not ((groups >= 0) & (groups < stream.D)).all():
+        raise ModelFileError("its groups of features are not numbers of features")
     if (careful.excess or 1.0) < 1.0 or (careful.lacking or 0.0) < 0.0:
         raise ModelFileError("its rows with holes have less noise than others, or negative weights")
     if careful.pairs is not None and (careful.pairs.weights < 0).any():

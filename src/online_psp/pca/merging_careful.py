@@ -14,6 +14,7 @@ from online_psp.pca.exact import ReadOut, leading_directions
 from online_psp.pca.pairs import Pairs
 from online_psp.pca.robust import Guard
 from online_psp.pca.stream import Stream
+from online_psp.pca.together import common
 
 
 def merge_careful(mine: Stream, theirs: Stream) -> Stream:
@@ -32,9 +33,10 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     center = mine.settings.center
     moments, between = merge_partial(one.moments, two.moments.scaled(factor), center)
     careful = Careful(mine.settings, mine.rank, mine.D, mine.dtype, mine.share)
-    careful.moments, careful.holes, careful.alone = moments, one.holes or two.holes, one.alone and two.alone
+    careful.moments, careful.holes, careful.groups = moments, one.holes or two.holes, common(one.groups, two.groups)
     careful.guard = _merged_guard(one, two, factor)
-    careful.given = one.moments.weight / counted[0] + two.moments.weight / counted[1]
+    given = one.moments.weight / counted[0] + two.moments.weight / counted[1]
+    careful.losses = one.losses.merged(two.losses, given, factor, mine.settings.standardize)
     careful.excess, careful.lacking = _merged_excess(one, two)
     if isinstance(one.core, Pairs) and isinstance(two.core, Pairs) and careful.few:
         pairs, others = one.core.copy(), two.core.copy()

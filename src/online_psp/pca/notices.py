@@ -16,6 +16,9 @@ from online_psp.engine.types import Floats
 
 GROSS_SHARE = 1.0 / 16.0
 """Share of the weight of all rows that `robust` may take away without a warning."""
+_TAIL_SHARE = 0.03  # of the variance, that a tail may lose without a warning; on data other than the tests', others lose 0.015 or less
+_START_EXCESS = 0.1  # by which the part of the first rows in the variance may exceed their part in the weight
+_START_TIMES = 4.0  # times the variance of later rows that the first may have without a warning
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _GROWTH = 32.0  # times by which one row may change a deviation without a warning
 
@@ -104,6 +107,28 @@ def strangers_notice(pair: tuple[int, int] | None) -> str | None:
     return (
         f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
         "together; they are taken for uncorrelated, and components that depend on that are a guess."
+    )
+
+
+def tail_notice(rows: float, lost: float) -> str | None:
+    """Whether `robust` has cut a tail, given the share of rows just beyond its limit, and the share of the variance that they lost."""
+    if not lost > _TAIL_SHARE:
+        return None
+    return (
+        f"robust=True has cut a heavy tail: rows just beyond its limit, {100.0 * rows:.1f} % of all, have lost {100.0 * lost:.0f} % of the "
+        "variance, although no gap lies between them and the other rows, as it would if they were gross. explained_variance_ is too small "
+        "by at least that; if the rows are data, set robust=False, or transform the data, for example by logarithms."
+    )
+
+
+def start_notice(weight: float, variance: float) -> str | None:
+    """Whether the first rows differ from all later ones, given their share in the weight and in the variance of all rows."""
+    if not (variance - weight > _START_EXCESS and variance * (1.0 - weight) > _START_TIMES * weight * (1.0 - variance)):
+        return None
+    return (
+        f"The first rows, {100.0 * weight:.1f} % of the weight of all, make up {100.0 * variance:.0f} % of the variance: robust=True takes "
+        "for ordinary what half of the first rows agree on. If these are gross, start anew without them, or pass half_life, so that they "
+        "are forgotten."
     )
 
 

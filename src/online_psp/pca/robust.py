@@ -201,3 +201,12 @@ def _distances(apart: Floats, directions: Floats, variances: Floats) -> Floats:
     left = max(apart.shape[1] - len(directions), 1)
     noise = max(float(np.median(rest)) / left, 1e-10 * float(variances.max(initial=0.0)), _TINY * 1e20)
     return np.asarray(np.einsum("ij,ij->i", scores / np.maximum(variances, noise), scores) + rest / noise)
+
+
+def middle_deviations(rows: Floats, observed: Mask) -> Floats:
+    """Deviations of the middle half of each feature, (D,); 1 if that does not vary."""
+    found = np.ones(rows.shape[1])
+    seen = observed.any(axis=0)
+    values = np.where(observed, rows, np.nan)[:, seen]
+    found[seen] = 1.4826 * np.nanmedian(np.abs(values - np.nanmedian(values, axis=0)), axis=0)
+    return np.where(found > 0, found, 1.0)

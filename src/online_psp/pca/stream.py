@@ -21,12 +21,22 @@ from online_psp.pca.careful import Careful, deviations_of
 from online_psp.pca.exact import Kept, ReadOut, Scatter, exact_from_state, exact_phase, leading_directions
 from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
-from online_psp.pca.notices import Notices, leap_notice, sizes_notice, strangers_notice, underflow_notice, units_notice
+from online_psp.pca.notices import (
+    Notices,
+    leap_notice,
+    sizes_notice,
+    start_notice,
+    strangers_notice,
+    tail_notice,
+    underflow_notice,
+    units_notice,
+)
 from online_psp.pca.offsets import needs_another, offset_for, shifted
 from online_psp.pca.settings import Settings, rank_for, rank_found
+from online_psp.pca.states import MomentsState, StreamState
 from online_psp.pca.turning import turned
 from online_psp.pca.units import largest_for, unit_for
-from online_psp.pca.view import MomentsState, StreamState, View, flip_signs
+from online_psp.pca.view import View, flip_signs
 
 _ONE = np.ones(1)
 _DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
@@ -113,6 +123,8 @@ class Stream:
         give("sizes", sizes_notice(found.variances, m.total_variance, self._faintest, self.dtype, self.components, m.count))
         if learner is not None:
             give("strangers", strangers_notice(learner.strangers()), UserWarning)
+            give("tail", tail_notice(*learner.losses.tail_shares(learner.moments, learner.total())), UserWarning)
+            give("start", start_notice(*learner.losses.start_shares(learner.moments, self.settings.standardize)), UserWarning)
         elif self.settings.standardize:
             give("underflow", underflow_notice(m.variance, m.moved))
 

@@ -12,6 +12,7 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.careful import Careful, deviations_of
 from online_psp.pca.exact import Exact, ReadOut, Scatter
 from online_psp.pca.pairs import Pairs
+from online_psp.pca.together import one_group
 
 
 def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: ReadOut | None, scale: Floats | None) -> Careful:
@@ -38,7 +39,7 @@ def turned(careful: Careful, moments: Moments, exact: Exact | None, directions: 
             scale = deviations_of(moments) if careful.settings.standardize else None
             directions = exact.read_out(scale)
         assert directions is not None
-        careful.moments, careful.scale, careful.alone = PartialMoments.following(moments), scale, False
+        careful.moments, careful.scale, careful.groups = PartialMoments.following(moments), scale, one_group(careful.D)
         careful.go_on_from(directions)
     return careful
 

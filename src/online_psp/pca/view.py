@@ -1,43 +1,13 @@
-"""What a stream has learned: as a state to continue from, and as a view to read."""
+"""What a stream has learned, as a view to read."""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.engine.moments import MeanParts
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.careful import CarefulState
-from online_psp.pca.exact import KeptState, ScatterState
 from online_psp.pca.settings import Settings
-
-
-class MomentsState(NamedTuple):
-    seen: int
-    weight: float
-    squares: float
-    mean: Annotated[Floats, "D"]
-    variance: Annotated[Floats, "D"]
-    parts: MeanParts | None = None
-
-
-class StreamState(NamedTuple):
-    """Everything learned, except the state of the algorithm that follows the exact phase."""
-
-    rank: int
-    unit: float
-    moments: MomentsState
-    kept: KeptState | None
-    scatter: ScatterState | None
-    shown: Annotated[Array, "shown", "D"]
-    refresh_at: float
-    last_time: float | None
-    axes: Annotated[Floats, "axes", "D"] | None
-    scale: Annotated[Floats, "D"] | None
-    careful: CarefulState | None
-    offset: Annotated[Floats, "D"] | None = None
-    """Offset of sparse rows, if the algorithm keeps their running sum."""
 
 
 class View(NamedTuple):

@@ -1,0 +1,110 @@
+"""What weighing rows and missing values have cost is said: heavy tails, gross first rows, features that no row connects."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
+from online_psp.pca.together import common, connect, one_group, single_groups, strangers_in
+
+
+def factors(n: int, D: int, seed: int) -> tuple[Floats, Any]:
+    """Rows of three factors and noise, and the generator that made them."""
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.standard_normal((n, 3)) * [3.0, 2.0, 1.5] @ rng.standard_normal((3, D)) + rng.standard_normal((n, D))), rng
+
+
+def sentences(X: Floats, **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        OnlinePCA(3, robust=True, **options).fit(X)
+    return [str(each.message) for each in said]
+
+
+@pytest.mark.parametrize("D", [30, 150])
+@pytest.mark.parametrize("kind", ["t", "lognormal"])
+def test_a_heavy_tail_that_is_cut_is_said(kind: str, D: int) -> None:
+    X, rng = factors(2500, D, seed=61)
+    sizes = np.sqrt(3.0 / rng.chisquare(3.0, 2500)) if kind == "t" else np.exp(2.0 * rng.standard_normal(2500))
+    X *= sizes[:, np.newaxis]
+    with pytest.warns(UserWarning, match=r"robust=True has cut a heavy tail: .* have lost \d+ % of the variance") as said:
+        model = OnlinePCA(3, robust=True).fit(X)
+    lost = int(re.search(r"lost (\d+) %", str(said[0].message))[1]) / 100.0  # type: ignore[index]
+    truth = 1.0 - float(model.var_.sum()) / float(X.var(axis=0).sum())
+    assert 0.03 < lost < truth + 0.01, f"said to have lost {lost:.2f}, truly {truth:.2f}: at least, and not more"
+
+
+@pytest.mark.parametrize("D", [30, 150])
+@pytest.mark.parametrize("kind", ["clean", "gross", "five times", "clusters"])
+def test_rows_without_a_tail_are_not_said_to_have_one(kind: str, D: int) -> None:
+    X, rng = factors(2500, D, seed=62)
+    some = rng.random(2500) < 0.05
+    if kind == "gross":
+        X[some] = 20.0 * X.std() * rng.standard_normal((some.sum(), D))
+    elif kind == "five times":
+        X[some] *= 5.0
+    elif kind == "clusters":
+        X[rng.random(2500) < 0.5] += 3.0 * rng.standard_normal(D)
+    assert sentences(X) == [], "nothing to be said"
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("kind", ["scattered", "one direction", "one place"])
+def test_first_rows_of_which_most_are_gross_are_said_when_others_have_come(kind: str, standardize: bool) -> None:
+    X, rng = factors(3000, 40, seed=63)
+    bad = np.flatnonzero(rng.random(400) < 0.6)
+    if kind == "scattered":
+        X[bad] = 20.0 * X.std() * rng.standard_normal((len(bad), 40))
+    else:
+        way = rng.standard_normal(40)
+        X[bad] += 20.0 * X.std() * (rng.standard_normal((len(bad), 1)) if kind == "one direction" else 1.0) * way
+    found = sentences(X, standardize=standardize)
+    assert any(re.match(r"The first rows, \d+\.\d % of the weight of all, make up \d\d % of the variance", each) for each in found), found
+
+
+def test_what_has_been_lost_survives_files_and_merges(tmp_path: Path) -> None:
+    X, _ = factors(3000, 40, seed=64)
+    X[:400] *= 20.0
+    first, second = OnlinePCA(3, robust=True).partial_fit(X[:1000]), OnlinePCA(3, robust=True).partial_fit(X[1000:])
+    first.save(tmp_path / "m.psp")
+    for model in (OnlinePCA.load(tmp_path / "m.psp").partial_fit(X[1000:]), first.merge(second)):
+        with pytest.warns(UserWarning, match="The first rows, .* make up 9[0-9] % of the variance"):
+            _ = model.components_
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_groups_of_features_that_no_row_connects_are_said(saved: bool, tmp_path: Path) -> None:
+    """Even and odd features in turn, more features than covariances of pairs are kept for."""
+    X, _ = factors(900, 300, seed=65)
+    X[::2, ::2], X[1::2, 1::2] = np.nan, np.nan
+    model = OnlinePCA(3, missing="impute", oversample=5).fit(X[:500]) if not saved else OnlinePCA(3, missing="impute", oversample=5)
+    if saved:
+        model.partial_fit(X[:500]).save(tmp_path / "m.psp")
+        model = OnlinePCA.load(tmp_path / "m.psp")
+    with pytest.warns(UserWarning, match="Features 0 and 1 have never been observed in the same row"):
+        _ = model.partial_fit(X[500:]).components_
+
+
+def test_features_that_a_third_connects_are_no_strangers() -> None:
+    X, _ = factors(900, 300, seed=66)
+    X[::2, 1:150], X[1::2, 150:] = np.nan, np.nan  # feature 0 is in all rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _ = OnlinePCA(3, missing="impute", oversample=5).fit(X).components_
+
+
+def test_groups() -> None:
+    one = connect(single_groups(6), np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0], [0, 0, 0, 1, 0, 0]], dtype=bool))
+    np.testing.assert_array_equal(one, [0, 0, 2, 3, 2, 5])
+    assert strangers_in(one, np.array([0, 1, 2])) == (0, 2)
+    assert strangers_in(one, np.array([0, 1])) is None
+    two = connect(single_groups(6), np.array([[0, 1, 0, 1, 0, 0]], dtype=bool))
+    np.testing.assert_array_equal(common(one, two), [0, 0, 2, 0, 2, 5])
+    np.testing.assert_array_equal(common(one, one_group(6)), np.zeros(6))
