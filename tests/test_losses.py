@@ -84,9 +84,9 @@ def test_groups_of_features_that_no_row_connects_are_said(saved: bool, tmp_path:
     """Even and odd features in turn, more features than covariances of pairs are kept for."""
     X, _ = factors(900, 300, seed=65)
     X[::2, ::2], X[1::2, 1::2] = np.nan, np.nan
-    model = OnlinePCA(3, missing="impute", oversample=5).fit(X[:500]) if not saved else OnlinePCA(3, missing="impute", oversample=5)
+    model = OnlinePCA(3, missing="impute", oversample=5).partial_fit(X[:500])
     if saved:
-        model.partial_fit(X[:500]).save(tmp_path / "m.psp")
+        model.save(tmp_path / "m.psp")
         model = OnlinePCA.load(tmp_path / "m.psp")
     with pytest.warns(UserWarning, match="Features 0 and 1 have never been observed in the same row"):
         _ = model.partial_fit(X[500:]).components_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,46 @@ def test_units_that_change_half_way_give_one_model_however_rows_are_cut() -> Non
     singly.partial_fit(X[1520:])
     for other in (pieces, singly):
         np.testing.assert_array_equal(other.components_, whole.components_)
+
+
+def tailed(freedom: float, seed: int) -> Floats:
+    """Rows of four factors, with noise of a t distribution in every value, and more features than are exact."""
+    rng = np.random.default_rng(seed)
+    loadings = rng.standard_normal((4, 320)) * np.array([1.5, 1.2, 1.0, 0.8])[:, np.newaxis]
+    return np.asarray(rng.standard_normal((2500, 4)) @ loadings + rng.standard_t(freedom, (2500, 320)))
+
+
+def with_sentences(rows: Any, **options: Any) -> tuple[OnlinePCA, list[str]]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = OnlinePCA(4, standardize=True, **options).fit(rows)
+        _ = model.components_
+    return model, [str(each.message) for each in said]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "holes"])
+def test_deviations_that_change_unevenly_are_said(kind: str) -> None:
+    """Heavy tails: directions that were left out in the old deviations are missing in the new."""
+    X = tailed(1.5, seed=71)
+    lot = np.random.default_rng(72).random(X.shape)
+    rows = sparse.csr_array(np.where(lot < 0.5, X, 0.0)) if kind == "sparse" else np.where(lot < 0.01, np.nan, X) if kind == "holes" else X
+    _, said = with_sentences(rows, missing="impute" if kind == "holes" else "error")
+    assert any("have changed by factors from" in each and "with 54 directions they are exact" in each for each in said), said
+
+
+def test_what_is_said_of_deviations_helps_and_is_not_said_of_lighter_tails(tmp_path: Path) -> None:
+    model, said = with_sentences(tailed(3.0, seed=73))
+    batch = PCA(4).fit(StandardScaler().fit_transform(tailed(3.0, seed=73)))
+    error = subspace_error(model.components_.T, batch.components_.T)
+    assert error < 0.01, f"error {error:.4f} to PCA of the standardised rows, below 0.01 expected"
+    assert said == [], "nothing to be said of an error this small"
+    X = tailed(1.5, seed=74)
+    model, said = with_sentences(X, oversample=50)
+    batch = PCA(4).fit(StandardScaler().fit_transform(X))
+    error = subspace_error(model.components_.T, batch.components_.T)
+    assert error < 1e-6, f"error {error:.1e} with as many directions as the warning names, exact expected"
+    assert said == [], "nothing to be said of what is exact"
+    half = OnlinePCA(4, standardize=True).partial_fit(X[:2000])
+    half.save(tmp_path / "m.psp")
+    with pytest.warns(RuntimeWarning, match="have changed by factors from"):
+        _ = OnlinePCA.load(tmp_path / "m.psp").partial_fit(X[2000:]).components_

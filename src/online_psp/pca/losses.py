@@ -1,8 +1,8 @@
 """What weighing rows has cost, so that it can be said: what a tail has lost, and what the first rows have brought in.
 
-**Tails.** Gross rows are far beyond the limit, with a gap between them and the others. Rows of a heavy tail follow on the others without a
-gap, and lose weight although they are data: variances become too small. So what is taken from rows *just* beyond the limit, by no more than
-the width of log δ², is added up. It says nothing of rows farther out, and is thus the least that a tail has lost.
+**Tails.** Gross rows lie far beyond the limit, with a gap between them and the others. Rows of a heavy tail follow on the others without
+a gap, and lose weight although they are data: variances become too small. So what is taken from rows *just* beyond the limit is added up,
+unless several come in a row, as in a clump of gross rows or a new regime. Rows farther out are not counted: a tail has lost at least that.
 
 **First rows.** Where half of the first rows are gross, these are what is taken for ordinary. It shows when many others have come: the
 first rows then have a larger part in the variance than their part in the weight.
@@ -13,11 +13,13 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_psp.engine.moments import Moments
 from online_psp.engine.types import Floats
 
 _NEAR = 1.0  # in log δ²: rows that are no farther beyond the limit, or than a width if that is more, may belong to a tail
+_CLUMP = 3  # rows beyond the limit in a row, from which on they are a clump of gross rows, or a new regime
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -44,7 +46,7 @@ class Tail(NamedTuple):
         left : float
             What is left of all before.
         """
-        near = (influence < 1.0) & (influence >= np.exp(-2.0 * max(width, _NEAR)))
+        near = (influence < 1.0) & (_run_lengths(influence < 1.0) < _CLUMP) & (influence >= np.exp(-2.0 * max(width, _NEAR)))
         lost = float((weights * (1.0 - influence) * squares)[near].sum())
         return Tail(left * self.weight + float(weights[near].sum()), left * self.lost + lost)
 
@@ -115,3 +117,9 @@ class Losses(NamedTuple):
         """Those of two streams, with this weight given to their rows; values of the other are multiplied by a factor."""
         start = self.start.plus(other.start, factor) if self.start is not None and other.start is not None else self.start or other.start
         return Losses(given, self.tail.plus(other.tail, 1.0 if standardize else factor), start)
+
+
+def _run_lengths(marked: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """For each of n values, how many of its kind come in a row with it, (n,)."""
+    run = np.cumsum(np.diff(marked, prepend=marked[:1]))
+    return np.asarray(np.bincount(run)[run]) if len(run) else run

@@ -13,12 +13,14 @@ import numpy as np
 
 from online_psp.algorithms._ritz import rounding
 from online_psp.engine.types import Floats
+from online_psp.pca.exact import FEW_FEATURES
 
 GROSS_SHARE = 1.0 / 16.0
 """Share of the weight of all rows that `robust` may take away without a warning."""
 _TAIL_SHARE = 0.03  # of the variance, that a tail may lose without a warning; on data other than the tests', others lose 0.015 or less
 _START_EXCESS = 0.1  # by which the part of the first rows in the variance may exceed their part in the weight
 _START_TIMES = 4.0  # times the variance of later rows that the first may have without a warning
+_UNEVEN = 0.06  # of the measure of `growth_notice`; on data other than the tests', errors above 0.05 have 0.08 or more
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _GROWTH = 32.0  # times by which one row may change a deviation without a warning
 
@@ -107,6 +109,37 @@ def strangers_notice(pair: tuple[int, int] | None) -> str | None:
     return (
         f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
         "together; they are taken for uncorrelated, and components that depend on that are a guess."
+    )
+
+
+def growth_notice(variance: Floats, first: Floats, variances: Floats, wanted: int) -> str | None:
+    """Whether deviations have changed so unevenly that directions left out in the old ones may be missing in the new.
+
+    The measure is the spread of the logarithms of the changes, times the variance of the last direction kept over that of the last one
+    wanted: about the error that is to be expected.
+
+    Parameters
+    ----------
+    variance, first : (D,)
+        Variances of the features, and their deviations as of when rows were first divided by them, 0 if that has not been.
+    variances : (K',)
+        Variances of the directions.
+    wanted : int
+        Directions asked for.
+    """
+    known = (first > 0) & (variance > 0)
+    last = float(variances[min(wanted, len(variances)) - 1]) if len(variances) else 0.0
+    if len(variances) >= len(first) or not known.any() or not last > 0.0:
+        return None
+    growth = 0.5 * np.log(variance[known]) - np.log(first[known])
+    spread = float(growth.std())
+    if not spread * float(variances[-1]) / last > _UNEVEN:
+        return None
+    return (
+        f"The standard deviations of the features have changed by factors from {np.exp(growth.min()):.2g} to {np.exp(growth.max()):.2g} "
+        "since rows were first divided by them, as with heavy tails, so that components of the standardised features are less accurate: "
+        f"pass a larger oversample (with {-(-len(first) // FEW_FEATURES)} directions they are exact), or transform the data, for example "
+        "by logarithms."
     )
 
 

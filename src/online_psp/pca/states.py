@@ -77,3 +77,5 @@ class StreamState(NamedTuple):
     careful: CarefulState | None
     offset: Annotated[Floats, "D"] | None = None
     """Offset of sparse rows, if the algorithm keeps their running sum."""
+    first_scale: Annotated[Floats, "D"] | None = None
+    """What each feature was divided by at first, 0 for those that have not varied yet, where features are standardised."""

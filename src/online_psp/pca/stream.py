@@ -23,6 +23,7 @@ from online_psp.pca.forgetting import decays_of
 from online_psp.pca.holes import first_hole, fitted_along
 from online_psp.pca.notices import (
     Notices,
+    growth_notice,
     leap_notice,
     sizes_notice,
     start_notice,
@@ -75,6 +76,7 @@ class Stream:
         self.last_time: float | None = None  # of the last row, where age is time
         self.axes: Floats | None = None  # shown at the last fixed place of the stream, (K, D), where they are to be stable
         self.scale: Floats | None = None  # what the features of the algorithm's rows are divided by, (D,), where they are standardised
+        self.first_scale: Floats | None = None  # the first of these for each feature, (D,), 0 for those that have not varied yet
         self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
         self.parameters_seen = True  # whether those of the estimator are as they were when they were last checked
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
@@ -120,6 +122,8 @@ class Stream:
         m, give = self.moments, self._notices.give
         if self.model is not None and self.scale is None:
             give("units", units_notice(m.variance, self.dtype, self.components))
+        if self.scale is not None and self.first_scale is not None:
+            give("growth", growth_notice(m.variance, self.first_scale, found.variances, self.components))
         give("sizes", sizes_notice(found.variances, m.total_variance, self._faintest, self.dtype, self.components, m.count))
         if learner is not None:
             give("strangers", strangers_notice(learner.strangers()), UserWarning)
@@ -399,6 +403,7 @@ class Stream:
         assert self.careful is not None
         self.rank, self.scale = self.careful.rank, self.careful.scale
         self.unit, self.careful.factor = self.unit * self.careful.factor, 1.0
+        self._note_scale()
         if self.settings.axes == "stable" and self.moments.count:
             self.carry()
 
@@ -486,9 +491,16 @@ class Stream:
         self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
         self.scale = self.deviations() if self.settings.standardize else None
+        self._note_scale()
         if self.settings.half_life is not None:
             variance = self.moments.variance
             self.model.follow_total(float((variance if self.scale is None else variance / self.scale**2).sum()))
+
+    def _note_scale(self) -> None:
+        """Remember what each feature was divided by at first."""
+        if self.scale is not None:
+            now = np.where(self.moments.variance > 0, self.scale, 0.0)
+            self.first_scale = now if self.first_scale is None else np.where(self.first_scale > 0, self.first_scale, now)
 
     def _places(self) -> list[int]:
         """Numbers of samples at whose multiples something is looked at, however the stream is cut into calls: seldom enough to cost
@@ -524,9 +536,9 @@ class Stream:
         axes = None if self.axes is None else self.axes.copy()
         careful = None if self.careful is None else self.careful.state()
         shown, offset = self.shown.copy(), None if self._sums is None else self._offset.copy()
-        return StreamState(
-            self.rank, self.unit, moments, kept, scatter, shown, self.refresh_at, self.last_time, axes, self.scale, careful, offset
-        )
+        scales = self.scale, None if self.first_scale is None else self.first_scale.copy()
+        learned = (self.rank, self.unit, moments, kept, scatter, shown, self.refresh_at, self.last_time)
+        return StreamState(*learned, axes, scales[0], careful, offset, scales[1])
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
         """Restore a state, and the algorithm that belongs to it."""
@@ -534,6 +546,7 @@ class Stream:
         self.shown, self.last_time = np.array(state.shown), state.last_time
         self.axes = None if state.axes is None else np.array(state.axes)
         self.scale = None if state.scale is None else np.array(state.scale)
+        self.first_scale = None if state.first_scale is None else np.array(state.first_scale)
         self.careful = None
         if state.careful is not None:
             self.careful = Careful(self.settings, self.rank, self.D, self.dtype, self.share)
