@@ -101,7 +101,7 @@ class Careful:
 
     @property
     def open_weight(self) -> float:
-        """What the rows held weigh."""
+        """Weight of the rows held."""
         return float(self._open.all().weights.sum())
 
     def add(self, rows: Array, weights: Floats, decays: Floats) -> bool:
@@ -194,14 +194,14 @@ class Careful:
     # Gross rows
 
     def _influence_of_new(self, rows: Floats, observed: Mask, weights: Floats) -> Floats:
-        """What rows count, (n,), from 0 to 1, where nothing is known of others yet."""
+        """Weights of the first rows, (n,), from 0 to 1."""
         scale = middle_deviations(rows, observed) if self.settings.standardize else 1.0
         found = first_weights(rows / scale, observed, weights, self.rank, self.settings.center)
         self.guard = found.guard
         return found.weights
 
     def _influence_of_block(self, rows: Floats, observed: Mask, weights: Floats, decays: Floats) -> Floats:
-        """What the rows of a block count, (n,), from 0 to 1; the guard moves past them."""
+        """Weights of the rows of a block, (n,), from 0 to 1; the guard learns from them."""
         assert self.guard is not None
         distances = self._distances(rows, observed)
         some = observed.any(axis=1)
@@ -229,10 +229,10 @@ class Careful:
         return rows * self.factor
 
     def _distances(self, rows: Floats, observed: Mask) -> Floats:
-        """δ² of raw rows, (n,), times what is missing of them, and times the D-th root of the determinant of the covariance.
+        """δ² of raw rows, (n,), times D over the values observed, and times the D-th root of the determinant of the covariance.
 
-        The determinant makes distances those under the shape of the model, whatever its size: where rows that are all alike come for long,
-        variances become smaller, and others are no farther from it than they were.
+        With the determinant only the shape of the model matters. Otherwise rows that are all alike, coming for long, would make the
+        variances smaller, and all other rows would seem farther away than before.
         """
         apart = rows - self.moments.mean if self.settings.center else rows
         size = 0.0

@@ -1,11 +1,11 @@
-"""Covariances of few features from the rows in which both of a pair are observed: exact, and no row is ever filled.
+"""Covariances of few features with missing values: exact, from the rows in which both features of a pair are observed.
 
-For features i and j, over the rows in which both are observed: N_ij the sum of the weights, T_ij that of ``x_i − c_i``, S_ij that of
-``(x_i − c_i)(x_j − c_j)``, with c a place near the mean, moved along with it so that no digits are lost. Then
-``cov_ij = S_ij/N_ij − T_ij T_ji/N_ij²``, the covariance that pandas gives.
+For features i and j, three sums over these rows are kept: N_ij of the weights, T_ij of ``x_i − c_i``, and S_ij of
+``(x_i − c_i)(x_j − c_j)``, all weighted. Here c is a place near the mean; it moves along with the mean, so that no digits are lost. Then
+``cov_ij = S_ij/N_ij − T_ij T_ji/N_ij²``, the covariance that pandas gives. No row is ever filled.
 
-Such a matrix need not be positive. The nearest one that is, and has the same total variance, has the same eigenvectors; its eigenvalues
-are those of the first minus one number, and zero where that would be negative.
+Such a matrix need not be positive semidefinite. The nearest one that is, with the same total variance, has the same eigenvectors. Its
+eigenvalues are those of the first minus one number, and zero where that would be negative.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Pairs:
 
     @classmethod
     def of_complete(cls, covariance: Floats, weight: float, mean: Floats) -> Self:
-        """Those of rows without holes."""
+        """The sums of rows without missing values."""
         pairs = cls(len(covariance))
         pairs.weights[:], pairs.products, pairs.place = weight, weight * covariance, mean.copy()
         return pairs
 
     def copy(self) -> Pairs:
-        """Another that begins where this one is; arrays are shared, because none is ever changed in place."""
+        """A copy that goes its own way; arrays are shared, because none is ever changed in place."""
         new = Pairs(0)
         new.weights, new.sums, new.products, new.place = self.weights, self.sums, self.products, self.place
         return new
@@ -61,7 +61,16 @@ class Pairs:
         return pairs
 
     def add(self, rows: Floats, observed: Mask, weights: Floats, left: float) -> None:
-        """Take in rows, (n, D), that have these weights, (n,), after the last of them; `left` is what is left of all before."""
+        """Add rows, (n, D).
+
+        Parameters
+        ----------
+        rows, observed : (n, D)
+        weights : (n,)
+            Weights of the rows after the last of them has come.
+        left : float
+            What is left of everything before these rows.
+        """
         seen = observed.astype(np.float64)
         apart = np.where(observed, rows - self.place, 0.0)
         weighted = apart * weights[:, np.newaxis]
@@ -70,7 +79,7 @@ class Pairs:
         self.products = left * self.products + matmul(weighted.T, apart)
 
     def move(self, place: Floats) -> None:
-        """Count from another place, (D,)."""
+        """Take differences from another place, (D,)."""
         by = place - self.place
         moved = self.sums * by
         self.products = self.products - moved - moved.T + self.weights * by * by[:, np.newaxis]
@@ -86,14 +95,14 @@ class Pairs:
         self.weights, self.sums, self.products = left * self.weights, left * self.sums, left * self.products
 
     def merge(self, other: Pairs) -> None:
-        """Take in other rows."""
+        """Add the sums of other rows."""
         other = other.copy()
         other.move(self.place)
         self.weights, self.sums = self.weights + other.weights, self.sums + other.sums
         self.products = self.products + other.products
 
     def covariance(self, center: bool) -> Floats:
-        """(D, D), symmetric; zero for pairs that were never observed together."""
+        """The covariance matrix, (D, D), symmetric; zero for pairs that were never observed together."""
         known = self.weights > 0
         per = np.divide(1.0, self.weights, out=np.zeros_like(self.weights), where=known)
         found: Floats = self.products * per

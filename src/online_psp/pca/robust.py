@@ -1,19 +1,21 @@
-"""How much rows count that are far from all others.
+"""Gives less weight to rows that are far from all others.
 
-A row's distance under the model is ``δ² = T² + SPE/σ²``, times D over the number of its values where some are missing, and times the D-th
-root of the determinant of the covariance, so that only the shape of the model matters, and not its size. On real data log δ²
-has a middle and a width that the model does not know beforehand: they are followed, by the median of each block of rows and the median
-deviation from it (MAD, in units of a standard deviation). A row counts fully up to ``log δ² = middle + 3 widths``; beyond that its weight
-falls as the inverse square of how many times δ² is beyond.
+The distance of a row under the model is ``δ² = T² + SPE/σ²``. If values are missing, it is multiplied by D over the number of values. It is
+also multiplied by the D-th root of the determinant of the covariance, so that only the shape of the model matters, and not its size.
 
-No block moves the middle or the width by much, so that a clump of gross rows does not pass for ordinary. But where more than half of
-what the stream remembers was beyond the limit, that is the stream now: the middle and the width are taken from the block in hand.
+**The limit.** On real data nobody knows beforehand where log δ² of ordinary rows lies. Its middle and its width are followed, by the
+median of each block of rows and the median deviation from it (MAD, in units of a standard deviation). A row counts fully up to
+``log δ² = middle + 3 widths``. Beyond that, its weight falls as the inverse square of how many times δ² exceeds the limit.
 
-Rows that are repeated, as those of a sensor that is idle or of one with few states, say nothing of how rows vary: of rows at the same
-distance one counts for the middle and the width, and where too few differ nothing is said of any. But what makes up half of the weight is
+**Clumps and new regimes.** No block moves the middle or the width by much, so that a clump of gross rows does not pass for ordinary. But
+if more than half of what the stream remembers is beyond the limit, that is the stream now: the middle and the width of the present block
+are taken instead.
+
+**Repeated rows**, as of an idle sensor or of one with few states, say nothing about how rows vary. So of all rows at the same distance only
+one counts for the middle and the width, and where too few rows differ none is judged. But rows that make up half of the weight are
 never beyond the limit, and a new regime is one that has more than half of the rows, or of the rows that differ.
 
-The first rows are not believed either: each is weighed by how far out it is along the direction through any of them, in robust widths
+**The first rows** are not believed either. Each is weighed by how far out it is along the directions through all of them, in robust widths
 (Stahel 1981, Donoho 1982), and then by PCA of those within the limit. (Spherical PCA alone takes in rows that are gross along one
 direction: at unit length they are like any others, and their direction mixes with those of the data.)
 """
@@ -30,18 +32,18 @@ from online_psp.pca.exact import leading_directions
 from online_psp.pca.holes import Mask
 
 WIDTHS = 3.0
-"""From the middle up to the limit."""
+"""Widths between the middle and the limit."""
 LEAST_FIRST = 400
-"""Rows that are held at first, so that a hundred gross ones are a minority."""
+"""Rows to hold at first: enough for a hundred gross ones to be a minority."""
 LEAST_ROWS = 64
-"""Rows of a block, so that its median and median deviation mean something."""
-_SIGMA = 1.4826  # standard deviations of a Gaussian in its median deviation
-_ALIKE = 1e-9  # difference of log δ² up to which rows are alike
-_ENOUGH = 12  # different rows, from which on their median and median deviation mean something
-_NARROWEST = 0.05  # width of log δ² at least
-_MOST_MOVED = 1.0  # of the middle, by a block
-_ROUNDING = 1e-12  # of the largest value: rows that differ by less do not vary
-_ROUNDS = 3  # of PCA of those of the first rows that are within the limit
+"""Rows of a block: enough for a median and a median deviation."""
+_SIGMA = 1.4826  # standard deviation of a Gaussian, over its median deviation
+_ALIKE = 1e-9  # largest difference of log δ² between rows at the same distance
+_ENOUGH = 12  # different rows that a median and a median deviation need
+_NARROWEST = 0.05  # least width of log δ²
+_MOST_MOVED = 1.0  # largest step of the middle in a block
+_ROUNDING = 1e-12  # relative to the largest value: smaller differences are rounding
+_ROUNDS = 3  # rounds of PCA of the first rows within the limit
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -53,26 +55,35 @@ class Guard(NamedTuple):
     blocks: float = 0.0
     """How many blocks were averaged over, faded where the stream forgets."""
     strange: float = 0.0
-    """Weight of the rows beyond the limit, and"""
+    """Weight of the rows beyond the limit, faded likewise."""
     total: float = 0.0
-    """of all, faded likewise."""
+    """Weight of all rows, faded likewise."""
     strange_kinds: float = 0.0
-    """The same, where of rows at the same distance one counts,"""
+    """As `strange`, but of rows at the same distance only one counts."""
     kinds: float = 0.0
-    """and of all."""
+    """As `total`, counted in that way."""
 
     @property
     def limit(self) -> float:
-        """Of log δ²."""
+        """The largest log δ² at which a row counts fully."""
         return self.middle + WIDTHS * self.width
 
     def weights(self, distances: Floats) -> Floats:
-        """What rows at these δ² count, (n,), from 0 to 1."""
+        """Weights of rows at these δ², (n,), from 0 to 1."""
         beyond = np.maximum(np.log(np.maximum(distances, _TINY)) - self.limit, 0.0)
         return np.asarray(np.exp(-2.0 * np.minimum(beyond, 300.0)))
 
     def after(self, distances: Floats, weights: Floats, left: float) -> Guard:
-        """What is known after a block of rows at these δ², (n,), with weights, (n,); `left` is what is left of all before."""
+        """The guard after a block of rows.
+
+        Parameters
+        ----------
+        distances : (n,)
+            Their δ².
+        weights : (n,)
+        left : float
+            What is left of everything before the block.
+        """
         if not len(distances):
             return self
         logs = np.log(np.maximum(distances, _TINY))
@@ -95,7 +106,7 @@ class Guard(NamedTuple):
 
 
 def spread_of(distances: Floats, weights: Floats) -> tuple[float, float]:
-    """Middle and width of the logarithms of δ², (n,), that differ; the limit that follows has half of the weight within."""
+    """Middle and width of log δ² of rows at different distances, (n,), such that half of the weight is within the limit."""
     logs = np.log(np.maximum(distances, _TINY))
     middle, width = _spread(_different(logs)[0])
     return middle, _including(middle, width, logs, weights)
@@ -107,7 +118,7 @@ def _spread(logs: Floats) -> tuple[float, float]:
 
 
 def _including(middle: float, width: float, logs: Floats, weights: Floats) -> float:
-    """The width, or as much more as it takes to have half of the weight within the limit."""
+    """The width, or a larger one if it takes that to have half of the weight within the limit."""
     order = np.argsort(logs)
     sums = np.cumsum(weights[order])
     half = float(logs[order][int(np.searchsorted(sums, 0.5 * sums[-1]))])
@@ -115,7 +126,7 @@ def _including(middle: float, width: float, logs: Floats, weights: Floats) -> fl
 
 
 def _different(logs: Floats) -> tuple[Floats, Floats]:
-    """The values that differ, and for each of all, (n,), the inverse of how many are the same."""
+    """The different values, and for each of all values, (n,), one over the number of those equal to it."""
     order = np.argsort(logs)
     first = np.concatenate([[True], np.diff(logs[order]) > _ALIKE])
     which = np.cumsum(first) - 1
@@ -125,12 +136,12 @@ def _different(logs: Floats) -> tuple[Floats, Floats]:
 
 
 class Weighed(NamedTuple):
-    """The first rows, weighed."""
+    """Weights of the first rows."""
 
     weights: Floats
     """(n,), from 0 to 1"""
     guard: Guard | None
-    """None where rows do not vary, or too few differ, so that nothing can be said of others."""
+    """None if rows do not vary, or too few differ, so that further rows cannot be judged."""
 
 
 def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, center: bool) -> Weighed:
@@ -179,9 +190,10 @@ def first_weights(rows: Floats, observed: Mask, weights: Floats, rank: int, cent
 
 
 def outlyingness(apart: Floats) -> Floats:
-    """How far each row, (n, D), is out, squared, along the direction along which it is farthest, in widths of all rows along that, (n,).
+    """How far out each row, (n, D), is along the direction in which it is farthest out, squared, (n,).
 
-    The directions are those through the rows themselves: a gross row is far out along its own.
+    The unit is the robust width of all rows along that direction. The directions tried are those through the rows themselves: a gross row
+    is far out along its own.
     """
     lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart))
     unit = apart / np.maximum(lengths, _TINY)[:, np.newaxis]
@@ -195,7 +207,7 @@ def outlyingness(apart: Floats) -> Floats:
 
 
 def _distances(apart: Floats, directions: Floats, variances: Floats) -> Floats:
-    """δ² of rows, (n,); the noise is that of the row in the middle."""
+    """δ² of rows, (n,), with the noise that the median row has."""
     scores = apart @ directions.T
     rest = np.maximum(np.einsum("ij,ij->i", apart, apart) - np.einsum("ij,ij->i", scores, scores), 0.0)
     left = max(apart.shape[1] - len(directions), 1)
