@@ -609,13 +609,13 @@ def npy_that_goes_on(folder: Path, X: Floats) -> Any:
 # What is wrong, and said
 
 
-@case(r"x\.csv: column 0 \('name'\) is text: leave it out \(--exclude name\), or pick the columns of numbers \(--columns 1-5\)")
+@case(r"x\.csv: column 0 \('name'\) is text \('Doe', …\): leave it out \(--exclude name\), or pick the columns .*\(--columns 1-5\)")
 def a_column_of_text(folder: Path, X: Floats) -> Any:
     text = lines(X)
     return put(folder / "x.csv", ["name," + text[0], *("Doe," + line for line in text[1:])])
 
 
-@case(r"x\.csv: column 3 \('day, month'\) is text: leave it out \(--exclude '\"day, month\"'\).*--columns 0-2,4-5")
+@case(r"x\.csv: column 3 \('day, month'\) is text \('2026-01-31', …\): leave it out \(--exclude '\"day, month\"'\).*--columns 0-2,4-5")
 def a_column_of_dates(folder: Path, X: Floats) -> Any:
     rows = [line.split(",") for line in lines(X)]
     return put(folder / "x.csv", [",".join([*row[:3], "2026-01-31" if i else '"day, month"', *row[3:]]) for i, row in enumerate(rows)])
@@ -711,7 +711,7 @@ def old_excel(folder: Path, X: Floats) -> Any:
     return folder / "x.xls"
 
 
-@case(r"x\.pkl is of no known kind, by name or first bytes")
+@case(r"x\.pkl is a pickle, which is not read here: write its table as \.csv or \.parquet")
 def a_pickle(folder: Path, X: Floats) -> Any:
     pd.DataFrame(X).to_pickle(folder / "x.pkl")
     return folder / "x.pkl"
@@ -757,7 +757,7 @@ def empty(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", "")
 
 
-@case(r"x\.csv has zero bytes in it: it is not text")
+@case(r"x\.csv has zero bytes in it, from line 1 on: it is not text")
 def something_binary(folder: Path, X: Floats) -> Any:
     (folder / "x.csv").write_bytes(X.astype(np.uint8).tobytes() + b"\0" * 100)
     return folder / "x.csv"
@@ -896,7 +896,7 @@ def commas_between_values_and_in_them(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [text[0], *(line.replace(".", ",") for line in text[1:])])
 
 
-@case(r"x\.csv has no numbers in its first rows, read as one column; name its delimiter")
+@case(r"x\.csv has no numbers in its first rows \('.*', …\), read as one column; name its delimiter")
 def a_delimiter_that_is_not_tried(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X, "~"))
 

@@ -159,3 +159,55 @@ def test_genes_and_barcodes_of_a_cell_ranger_folder(tmp_path: Path) -> None:
     code, _, said = run("fit", tmp_path / "GSM1_matrix.mtx", "-k", 2, "-o", tmp_path / "n.psp")
     assert (code, (tmp_path / "n.psp").exists()) == (1, False)
     assert "is 7 × 12, and the tables beside it name 7 genes and 1 cells: they do not belong together." in said
+
+
+def test_scores_are_mapped_back_by_the_names_of_their_columns(table: Path, tmp_path: Path) -> None:
+    run("fit", table, "-k", 2, "-o", tmp_path / "m.psp", "-q")
+    run("transform", tmp_path / "m.psp", table, "-o", tmp_path / "scores.csv", "-q")
+    rows = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+    put(tmp_path / "turned.csv", [",".join(row[::-1]) for row in rows])
+    for name in ("scores", "turned"):
+        code, _, said = run("transform", tmp_path / "m.psp", tmp_path / f"{name}.csv", "--inverse", "-o", tmp_path / f"{name}.npy", "-q")
+        assert code == 0, said
+    np.testing.assert_array_equal(np.load(tmp_path / "turned.npy"), np.load(tmp_path / "scores.npy"))
+    put(tmp_path / "third.csv", [",".join(["pc3", *row[1:]] if i == 0 else row) for i, row in enumerate(rows)])
+    code, _, said = run("transform", tmp_path / "m.psp", tmp_path / "third.csv", "--inverse", "-o", tmp_path / "third.npy", "-q")
+    assert code == 1
+    assert "'pc1' is missing, and 'pc3' is unknown" in said
+
+
+def test_columns_without_names_are_said_to_be_taken_in_order(table: Path, tmp_path: Path) -> None:
+    run("fit", table, "-k", 2, "-o", tmp_path / "m.psp", "-q")
+    np.save(tmp_path / "x.npy", clean())
+    for command in ("transform", "score", "impute"):
+        code, _, said = run(command, tmp_path / "m.psp", tmp_path / "x.npy", "-o", tmp_path / f"{command}.csv")
+        assert code == 0, said
+        assert "x.npy has no column names; its columns are taken in the order of" in said, f"{command}: {said}"
+        assert "column names" not in run(command, tmp_path / "m.psp", table, "-o", "-")[2]
+
+
+def test_a_file_that_looks_like_an_option_is_recognised(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table.rename(tmp_path / "-x.csv")
+    code, _, said = run("fit", "-x.csv", "-k", 1, "-o", "m.psp")
+    assert code == 2
+    assert "If the file -x.csv is meant, write ./-x.csv." in said
+    assert run("fit", "./-x.csv", "-k", 1, "-o", "m.psp")[0] == 0
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, said = run("fit", "", "-k", 1, "-o", "m.psp")
+    assert code == 2
+    assert "An empty name is not a source" in said
+
+
+def test_an_error_of_excel_has_a_way_on_that_works(tmp_path: Path) -> None:
+    text = lines(clean())
+    text[8] = "#DIV/0!," + text[8].partition(",")[2]
+    path = put(tmp_path / "x.csv", text)
+    code, _, said = run("fit", path, "-k", 1, "-o", tmp_path / "m.psp")
+    assert code == 1
+    assert "--na-values '#DIV/0!' if it stands for a missing value" in said
+    code, _, said = run("fit", path, "-k", 1, "-o", tmp_path / "m.psp", "--na-values", "#DIV/0!", "--missing", "impute")
+    assert code == 0, said

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import issparse
 
 from online_psp import OnlinePCA
 from online_psp.io.sources import Source, SourceError, open_source
-from tests.messy_files import CASES, Case, clean
+from tests.messy_files import Case, clean
+from tests.messy_tables import CASES
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +203,64 @@ def test_a_file_that_is_given_twice_is_told(tmp_path: Path) -> None:
     source = open_source([path, path])
     assert sum(block.length for block in source.blocks()) == 4
     assert any("x.csv is given more than once; its rows count as often" in said for said in source.warnings)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_columns_that_are_no_features_by_their_values_or_names_are_told(tmp_path: Path, ending: str) -> None:
+    """Dates, times and labels are learned, and said to be; not so what only looks a little like them."""
+    rng = np.random.default_rng(3)
+    n = 40
+    frame = pd.DataFrame(
+        {
+            "when": [20240101 + 100 * (i // 28) + i % 28 for i in range(n)],
+            "stamp": 1_700_000_000 + np.cumsum(rng.integers(1, 100, n)),
+            "customerId": rng.permutation(7 * n)[:n],
+            "grid": rng.permutation(7 * n)[:n],
+            "large": 20_000_000 + rng.integers(0, 10**7, n),
+            "depth": rng.standard_normal(n),
+        }
+    )
+    path = tmp_path / f"x.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+    said = open_source(path).warnings
+    assert len(said) == 3, said
+    for sentence, what in zip(
+        said, ("('when') has dates (20240101, 20240102, 20240103, …)", "('stamp') has times (", "are labels, by its name"), strict=True
+    ):
+        assert what in sentence, f"expected {what!r} in {sentence!r}"
+    assert open_source(path, exclude=["when", "stamp", "customerId"]).warnings == []
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_columns_that_are_empty_are_told(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    if ending == "csv":
+        path.write_text("a,notes,b\n" + "".join(f"{i * i},,{-i}\n" for i in range(5)))
+    else:
+        path.write_text("".join(f'{{"a": {i * i}, "notes": null, "b": {-i}}}\n' for i in range(5)))
+    assert any("column 1 ('notes') is empty in all of the first 5 rows (--exclude 1" in said for said in open_source(path).warnings)
+    assert open_source(path, exclude="notes").warnings == []
+
+
+def test_copies_in_a_folder_are_told(tmp_path: Path) -> None:
+    text = "a,b\n1,2\n4,3\n"
+    for name in ("x.csv", "x (1).csv"):
+        (tmp_path / name).write_text(text)
+    assert any(
+        "begin and end with the same bytes; if one is a copy, its rows count twice" in said for said in open_source(tmp_path).warnings
+    )
+    (tmp_path / "x (1).csv").write_text(text.replace("3", "5"))
+    assert open_source(tmp_path).warnings == []
+
+
+def test_names_of_genes_of_raw_counts(tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(np.abs(clean()), var=pd.DataFrame(index=list("abcde")))
+    cells.raw = cells.copy()
+    cells[:, :3].copy().write_h5ad(tmp_path / "x.h5ad")
+    assert open_source(f"{tmp_path / 'x.h5ad'}::raw/X").feature_names == list("abcde")

@@ -14,7 +14,8 @@ from PIL import Image
 from scipy import sparse
 
 from online_psp.io.sources import SourceError, UnknownSourceError, column_list, open_source
-from tests.messy_files import CASES, Case, clean
+from tests.messy_files import Case, clean
+from tests.messy_tables import CASES
 from tests.test_sources import MAKERS, N, data, opened, ten_x, write_anndata
 
 
@@ -134,7 +135,7 @@ def test_data_sets_are_read_by_the_same_reader(tmp_path: Path) -> None:
 TEXT = [
     each
     for each in CASES
-    if each.said is None and not any(word in each.name for word in ("parquet", "zstd", "npy", "excel", "cell_ranger"))
+    if each.said is None and not any(word in each.name for word in ("parquet", "zstd", "npy", "excel", "hdf5", "cell_ranger"))
 ]
 
 

@@ -105,7 +105,7 @@ class Commands(TyperGroup):
             except (Exception, KeyboardInterrupt) as error:
                 if debug:
                     raise
-                code = _ended_by(error)
+                code = _ended_by(error, words)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -172,7 +172,7 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _ended_by(error: BaseException) -> int:
+def _ended_by(error: BaseException, words: Sequence[str]) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         say(_STOPPED)
         return INTERRUPTED
@@ -180,9 +180,18 @@ def _ended_by(error: BaseException) -> int:
         _silence()
         return DATA
     sentence, code = explain(error)
+    if type(error).__name__ == "NoSuchOption" and (file := _file_with_dash(words)):
+        sentence = f"{sentence} If the file {file} is meant, write ./{file}."
     if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been shown
         say(sentence)
     return code
+
+
+def _file_with_dash(words: Sequence[str]) -> str | None:
+    """The name of a file among the arguments that looks like an option."""
+    import os
+
+    return next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
 
 
 def _silence() -> None:

@@ -91,13 +91,23 @@ def write_table(job: Job, source: Any, way: Way, reading: dict[str, Any], *, who
         echo(f"{job.output}: {plural(counts['rows'], 'row')} of {plural(len(table.names), 'column')}{bad}")
 
 
-def order_for(model: Any, known: list[str] | None, source: Any, path: Path) -> Any:
-    """The column of the source for each feature of a model; None if they are in order."""
+def order_for(model: Any, known: list[str] | None, source: Any, path: Path, quiet: bool) -> Any:
+    """The column of the source for each feature of a model; None if they are in order, as columns without names are said to be."""
     from online_psp.io.names import order_of
 
     order = order_of(known, source.feature_names, source.name, str(path))
     check_width(source, model.n_features_in_, "features", path)
+    if known and source.feature_names is None and not quiet:
+        say(f"{source.name} has no column names; its columns are taken in the order of {path}.")
     return order
+
+
+def order_for_scores(names: list[str], source: Any, path: Path) -> Any:
+    """The column of the source for each component, by the names that `psp transform` writes; other names stand in order."""
+    from online_psp.io.names import order_of
+
+    given = source.feature_names
+    return order_of(names, given, source.name, str(path)) if given is not None and set(given) & set(names) else None
 
 
 def check_width(source: Any, wanted: int, what: str, path: Path) -> None:

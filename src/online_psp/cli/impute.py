@@ -52,6 +52,6 @@ def impute(
     known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays
     reading = {**remembered_columns(header, known, reading), **reading}
     source = open_rows(sources, {**reading, "missing": "keep"}, quiet)
-    order = order_for(fitted, known, source, model)
+    order = order_for(fitted, known, source, model, quiet)
     names = known or [f"x{i + 1}" for i in range(fitted.n_features_in_)]
     write_table(job, source, Filling(fitted, names, order), reading)

@@ -79,7 +79,7 @@ def score(
     known = take_names(stored.model)  # columns are matched here, and go to the model as plain arrays
     reading = {**remembered_columns(stored.header, known, reading), **reading}
     source = open_rows(sources, reading, quiet)
-    order = order_for(stored.model, known, source, model)
+    order = order_for(stored.model, known, source, model, quiet)
     write_table(job, source, _scoring(stored, alpha, order, job), reading, whole=("outlier",), numbered=True)
 
 

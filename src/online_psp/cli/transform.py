@@ -9,7 +9,17 @@ import typer
 
 from online_psp.cli._common import holes_for, load_fitted, open_rows, remembered_columns
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, grouped
-from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, check_width, order_for, write_table
+from online_psp.cli._tables import (
+    Append,
+    BlockRows,
+    Form,
+    Job,
+    TableOutput,
+    check_width,
+    order_for,
+    order_for_scores,
+    write_table,
+)
 
 
 class Projection(NamedTuple):
@@ -25,7 +35,8 @@ class Projection(NamedTuple):
         from online_psp.io.names import ordered
 
         if self.inverse:  # scores are few numbers per row: sparse ones may become dense
-            return self.model.inverse_transform(rows.toarray() if hasattr(rows, "toarray") else rows)
+            dense = rows.toarray() if hasattr(rows, "toarray") else rows
+            return self.model.inverse_transform(ordered(dense, self.order))
         return self.model.transform(ordered(rows, self.order))
 
 
@@ -55,11 +66,13 @@ def transform(
     known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays
     if not inverse:
         reading = {**remembered_columns(header, known, reading), **reading}
+    scores = [f"pc{i + 1}" for i in range(fitted.n_components_)]
     source = open_rows(sources, {**reading, **({} if inverse else holes_for(fitted.missing))}, quiet)
     if inverse:
         check_width(source, fitted.n_components_, "components", model)
-        way = Projection(fitted, known or [f"x{i + 1}" for i in range(fitted.n_features_in_)], inverse=True)
+        order = order_for_scores(scores, source, model)
+        way = Projection(fitted, known or [f"x{i + 1}" for i in range(fitted.n_features_in_)], inverse=True, order=order)
     else:
-        order = order_for(fitted, known, source, model)
-        way = Projection(fitted, [f"pc{i + 1}" for i in range(fitted.n_components_)], order=order)
+        order = order_for(fitted, known, source, model, quiet)
+        way = Projection(fitted, scores, order=order)
     write_table(job, source, way, reading)

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from online_psp.io.sources._columns import column_list
+from online_psp.io.sources._formats import FORMATS
 from online_psp.io.sources._identity import different
 from online_psp.io.sources._names import numbered
-from online_psp.io.sources._open import FORMATS, open_source
+from online_psp.io.sources._open import open_source
 from online_psp.io.sources._source import BadRow, Block, MissingExtraError, Source, SourceError, UnknownSourceError
 
 __all__ = [

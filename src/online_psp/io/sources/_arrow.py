@@ -17,6 +17,7 @@ from online_psp.io.sources._numpy import rows_of
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, reason, working_dtype
+from online_psp.io.sources._suspects import MOST_SAID, suspicion, warning
 
 PARQUET = (".parquet", ".pq")
 IPC = (".arrow", ".feather", ".ipc")
@@ -24,6 +25,7 @@ STREAM = b"\xff\xff\xff\xff"
 """What the format for streams begins with."""
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TURNED = 16
+_LOOKED_AT = 8  # columns of whole numbers
 
 
 class Table(NamedTuple):
@@ -76,6 +78,7 @@ def open_arrow(place: Place, options: Options) -> Source:
     shown = ", ".join(chosen[:6]) + (", …" if len(chosen) > 6 else "")
     notes.insert(0, f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {shown}")
 
+    warnings = _doubts(table, schema, options.text.keep_index)
     at_once = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths) * working.itemsize))
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
@@ -89,12 +92,27 @@ def open_arrow(place: Place, options: Options) -> Source:
         rows,
         feature_names=chosen if plain else _list_names(chosen, widths),
         notes=notes,
+        warnings=warnings,
         kind="parquet" if parquet else "arrow",
         prints=(RowsPrint(place.short, rows, sum(widths) * working.itemsize, rows_of(read)),),
         schema=options.schema(),
         column_numbers=[at for at, width in zip(choice.features, widths, strict=True) for _ in range(width)],
         **options.common(),
     )
+
+
+def _doubts(table: Table, schema: Any, keep_index: bool | None) -> list[str]:
+    """Warnings of columns of whole numbers that are rather row numbers, times or labels than features."""
+    import pyarrow as pa
+
+    whole = [at for at in table.choice.features if pa.types.is_integer(schema.field(at).type)]
+    found: list[str] = []
+    for at in [] if keep_index else whole[:_LOOKED_AT]:
+        first = next(_chunks(table._replace(columns=[at], widths=[1], choice=Choice([at], [], None)), 0, 100), None)
+        why = suspicion(table.names[at], np.asarray(first.rows[:, 0], dtype=np.float64)) if first is not None else None
+        if why is not None:
+            found.append(warning(f"column {at} ({table.names[at]!r})", at, why))
+    return found[:MOST_SAID]
 
 
 def _begins(place: Place, magic: bytes) -> bool:

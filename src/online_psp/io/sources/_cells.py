@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, times_of
 from online_psp.io.sources._lines import Batch
-from online_psp.io.sources._numerals import FORTRAN, NA, THOUSANDS, Signs, grouping, is_number, number
+from online_psp.io.sources._numerals import FORTRAN, MINUS, NA, THOUSANDS, Signs, advice, grouping, is_number, number, unit_of
 from online_psp.io.sources._sniff import COMMENTS, WHITESPACE, Dialect, split
 from online_psp.io.sources._source import Chunk, SourceError
+from online_psp.io.sources._suspects import is_total
 
 try:
     from importlib.util import find_spec
@@ -25,6 +27,11 @@ try:
     WITH_ARROW = find_spec("pyarrow") is not None
 except (ImportError, ValueError):
     WITH_ARROW = False
+
+
+_EXCEL_ERROR = re.compile(r"#[A-Z]")
+_FEWEST_NAMES = 3  # words in a line that are no accident
+_LONGEST_NA = 20  # characters; what is longer is a remark, and no way to say that a value is missing
 
 
 class Table(NamedTuple):
@@ -111,6 +118,9 @@ def _numbers(cells: Any, dialect: Dialect) -> Array:
         except pa.ArrowException:
             pass
     trimmed = pc.utf8_trim_whitespace(cells)
+    for sign in MINUS:
+        if pc.any(pc.match_substring(trimmed, sign)).as_py():
+            trimmed = pc.replace_substring(trimmed, sign, "-")
     if signs.thousands is not None:
         grouped = pc.match_substring_regex(trimmed, grouping(signs))
         trimmed = pc.if_else(grouped, pc.replace_substring(trimmed, signs.thousands, ""), trimmed)
@@ -195,11 +205,10 @@ def _row_by_row(text: bytes, table: Table, rows: int, quoted: bool) -> Chunk:
 def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
     """What is wrong with a row, or None, and its numbers."""
     dialect = table.dialect
-    if dialect.header and dialect.names and cells[0] in dialect.names and (again := _names_again(cells, dialect.names, table.name)):
+    if dialect.header and dialect.names and (again := _names_again(cells, dialect.names, table)):
         return again, []
     if len(cells) != dialect.width:
-        comment = "" if cells[0][:1] not in COMMENTS else f" (--comment '{cells[0][:1]}' if it is a comment)"
-        return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{comment}", []
+        return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{_shown(cells)}", []
     values = []
     for at in table.choice.features:
         cell = cells[at]
@@ -212,23 +221,57 @@ def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
     return None, values
 
 
-def _names_again(cells: list[str], names: list[str], name: str) -> str | None:
-    """What to say of a line of names in the middle. Where they are others than at the top, the rows below them are not skipped over to."""
+def _shown(cells: list[str]) -> str:
+    """A line that is no row, as far as it helps to see it."""
+    if cells[0][:1] and cells[0][:1] in COMMENTS:
+        return f" (--comment '{cells[0][:1]}' if it is a comment)"
+    return f" ({cells[0][:40]!r})" if len(cells) == 1 else ""
+
+
+def _names_again(cells: list[str], names: list[str], table: Table) -> str | None:
+    """What to say of a line of names in the middle.
+
+    If they differ from those at the top, the rows below belong to another table, and reading stops, also where bad rows are skipped.
+    """
     if cells == names:
         return "has the names of the columns again, as where files were joined"
-    if 2 * len(set(cells) & set(names)) > len(names):
+    known = cells[0] in names and 2 * len(set(cells) & set(names)) > len(names)
+    if known or _are_names(cells, table.dialect):
         raise SourceError(
-            f"{name}: another line of names comes in the middle ({', '.join(cells[:3])}, …), and it is not that of the first line: "
-            "files of different columns were joined."
+            f"{table.name}: another line of names comes in the middle ({', '.join(cell[:20] for cell in cells[:3])}, …), and it is not "
+            "that of the first line: files of different columns were joined."
         )
     return None
 
 
+def _are_names(cells: list[str], dialect: Dialect) -> bool:
+    """Whether a line has a different word in every cell."""
+    if len(cells) < _FEWEST_NAMES or len(cells) != dialect.width or len(set(cells)) < len(cells):
+        return False
+    return all(cell.isidentifier() and cell not in dialect.na and not is_number(cell, dialect.signs) for cell in cells)
+
+
 def _hint(cell: str, dialect: Dialect) -> str:
     """A hint on what to do about a text, if that can be guessed."""
-    if not any(map(str.isalnum, cell)) and len(cell) < 4:
-        return f" (--na-values '{cell}' if it stands for a missing value)"
     for sign in THOUSANDS:
         if sign in cell and dialect.signs.thousands is None and is_number(cell, Signs(dialect.signs.decimal, sign)):
             return f" (--thousands '{sign}' if it is a number)"
+    do = advice(cell) or ("write them without the unit" if unit_of(cell) else None)
+    if do is not None:
+        return f" (a number written like this is not read: {do})"
+    if is_total(cell):
+        return " (a line of sums or means, by its name)"
+    if (
+        len(cell) <= _LONGEST_NA
+        and cell.isprintable()
+        and "\ufffd" not in cell
+        and (_EXCEL_ERROR.match(cell) or not any(map(str.isdigit, cell)))
+    ):
+        return f" (--na-values {_quoted(cell)} if it stands for a missing value)"
     return ""
+
+
+def _quoted(cell: str) -> str:
+    """A text as it is typed on the command line, as one of a list."""
+    inner = f'"{cell}"' if "," in cell else cell
+    return f'"{inner}"' if "'" in inner else f"'{inner}'"

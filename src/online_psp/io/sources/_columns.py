@@ -6,7 +6,7 @@ import csv
 import difflib
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -165,8 +165,10 @@ def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return found, changed
 
 
-def text_columns(wrong: list[int], features: list[int], names: Sequence[str] | None, name: str) -> str:
-    """A sentence about text columns, and what to do about them."""
+def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str) -> str:
+    """A sentence about text columns, given an example from each, and what to do about them."""
+    wrong = list(examples)
+    such = f"({examples[wrong[0]][:40]!r}, …)"
 
     def shown(at: int) -> str:
         return f"{at} ({names[at]!r})" if names else str(at)
@@ -174,11 +176,11 @@ def text_columns(wrong: list[int], features: list[int], names: Sequence[str] | N
     one = len(wrong) == 1
     named = ", ".join(shown(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
     if len(wrong) == len(features):
-        return f"{name} has no numbers in its first rows: column{'' if one else 's'} {named} {'is' if one else 'are'} text."
+        return f"{name} has no numbers in its first rows: column{'' if one else 's'} {named} {'is' if one else 'are'} text {such}."
     leave = ",".join(_quoted(names[at]) if names else str(at) for at in wrong[:5])
     rest = _ranges([at for at in features if at not in wrong])
     return (
-        f"{name}: column{'' if one else 's'} {named} {'is' if one else 'are'} text: leave {'it' if one else 'them'} out "
+        f"{name}: column{'' if one else 's'} {named} {'is' if one else 'are'} text {such}: leave {'it' if one else 'them'} out "
         f"(--exclude {leave}), or pick the columns of numbers (--columns {rest}); --ids carries text through."
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import zipfile
 
-from online_psp.io.sources._bytes import clear_file
-from online_psp.io.sources._numpy import looks_like_idx
+from online_psp.io.sources._bytes import clear_file, compression
 from online_psp.io.sources._places import Place
+from online_psp.io.sources._raw import looks_like_idx
 from online_psp.io.sources._source import SourceError, UnknownSourceError
 
 _HEAD = 1 << 12
@@ -19,6 +19,16 @@ _OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TEXT_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 
 
+_FOREIGN = {
+    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"), "a pickle"),
+    **dict.fromkeys((b"RDX2\n", b"RDX3\n", b"X\n\0\0\0"), "R's own data"),
+    **dict.fromkeys((b"CDF\x01", b"CDF\x02"), "a NetCDF 3 file"),
+    b"%PDF-": "a PDF file", b"SQLite format 3\0": "an SQLite database", b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive", b"Rar!": "a RAR archive",
+    b"ORC": "an ORC file", b"FEA1": "a Feather file of version 1", b"Obj\x01": "an Avro file", b"<stata_dta>": "a Stata file",
+    b"$FL2": "an SPSS file", b"SIMPLE  =": "a FITS file", b"\x1f\x9d": "compressed by compress (.Z)", b"{\\rtf": "a document (RTF)",
+}  # fmt: skip
+_BINARY_NAMES = (b"ORC", b"RDX2\n", b"RDX3\n", b"Rar!", b"FEA1", b"$FL2")  # magic numbers that names of columns may begin with
+_TAR = slice(257, 262), b"ustar"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml|table|head|body)\b", re.IGNORECASE)
 
@@ -31,11 +41,23 @@ def refuse_stand_in(head: bytes, name: str) -> None:
         raise SourceError(f"{name} is HTML or XML, not a table: if it was downloaded, look at it in a browser; otherwise save it as .csv.")
 
 
+def _refuse_foreign(head: bytes, name: str) -> None:
+    """Refuse a file of a kind that is known, and not read."""
+    if head[_TAR[0]] == _TAR[1]:
+        raise UnknownSourceError(f"{name} is a tar archive: unpack it, or write a zip archive in its place.")
+    magic = next((magic for magic in _FOREIGN if head.startswith(magic)), None)
+    if magic is not None and (magic not in _BINARY_NAMES or not _is_text(head)):
+        raise UnknownSourceError(f"{name} is {_FOREIGN[magic]}, which is not read here: write its table as .csv or .parquet.")
+
+
 def ending_by_content(place: Place) -> str | None:
     """The ending that a file should have; None where its first bytes do not tell."""
     with clear_file(place.open(), place.name) as file:
         head = file.read(_HEAD)
     refuse_stand_in(head, place.name)
+    _refuse_foreign(head, place.name)
+    if compression(head) is not None:
+        raise UnknownSourceError(f"{place.name} is compressed twice: decompress it once.")
     if head.startswith(_OLD_EXCEL):
         raise UnknownSourceError(f"{place.name} is a workbook of Excel 97 to 2003: save it as .xlsx or .csv.")
     if head.startswith(b"PK\x03\x04"):
@@ -52,8 +74,11 @@ def _archive(place: Place) -> str:
     try:
         with place.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
+            kind = archive.read("mimetype")[:100] if "mimetype" in names else b""
     except (zipfile.BadZipFile, OSError, ValueError):
         return ".zip"
+    if b"opendocument" in kind:
+        raise UnknownSourceError(f"{place.name} is an OpenDocument file: save it as .xlsx or .csv.")
     if "xl/workbook.xml" in names:
         return ".xlsx"
     return ".npz" if names and all(name.endswith(".npy") for name in names) else ".zip"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from online_psp.io.sources._chunks import ahead
-from online_psp.io.sources._names import genes_of, labelled, labels_of
+from online_psp.io.sources._names import frame_names, genes_of, labelled, labels_of
 from online_psp.io.sources._numpy import as_table, table_source
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
@@ -27,8 +27,11 @@ def open_hdf5(place: Place, options: Options) -> Source:
     try:
         file = h5py.File(place.path if place.path is not None else place.open(), "r")
         tables: list[str] = []
+        records: list[str] = []
 
         def look(name: str, item: Any) -> None:
+            if getattr(getattr(item, "dtype", None), "names", None) and not isinstance(item, h5py.Group):
+                records.append(f"/{name}")
             if is_sparse_group(item) if isinstance(item, h5py.Group) else len(item.shape or ()) == 2:
                 tables.append(f"/{name}")
 
@@ -38,7 +41,21 @@ def open_hdf5(place: Place, options: Options) -> Source:
         raise
     except Exception as error:  # h5py passes on whatever the library makes of a damaged file
         raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
+    if options.member is None and default is None:
+        _refuse_frames(file, place.name, tables, records)
     return from_group(file, place.name, tables, options, default)
+
+
+def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) -> None:
+    """Refuse what pandas writes where its columns are in several arrays, or in records."""
+    of_pandas = any("pandas_type" in file[table.rpartition("/")[0] or "/"].attrs for table in (*tables, *records))
+    if of_pandas and (len(tables) > 1 or records):
+        raise UnknownSourceError(
+            f"{path} is a frame of pandas, whose columns are in several arrays or in records: write it as Parquet "
+            f"(pandas.read_hdf({path!r}).to_parquet)."
+        )
+    if records and not tables:
+        raise UnknownSourceError(f"{path}::{records[0]} has records, not a table of numbers: write them as a table, or as Parquet.")
 
 
 def from_group(group: Any, path: str, tables: list[str], options: Options, default: str | None) -> Source:
@@ -69,7 +86,7 @@ def from_group(group: Any, path: str, tables: list[str], options: Options, defau
         found = open_sparse_group(array, options, name)
     else:
         raise UnknownSourceError(f"{path}::{member} is a group, not an array; it has {has}.")
-    genes = genes_of(group, array, inner, found.features)
+    genes = genes_of(group, array, inner, found.features) or frame_names(group, inner, found.features)
     if genes is not None:
         found = replace(found, feature_names=genes, notes=[*found.notes, f"{len(genes)} names: {', '.join(genes[:4])}, …"])
     return labelled(found, labels_of(group, array, inner, found.total or 0), options)

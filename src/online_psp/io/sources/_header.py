@@ -15,6 +15,7 @@ _SURE_ROWS = 20  # so many rows that none of them counts up is no accident
 _SURE_CELLS = 8  # so many cells in a row are not sorted by accident
 _WHOLE = re.compile(r"-?\d+")
 _YEAR = re.compile(r"(1[89]|20)\d\d")
+_RULE = re.compile(r"[-+=|: ]*[-=]{3}[-+=|: ]*")
 _UNNAMED = re.compile(r"(Unnamed: \d+(_level_\d+)?(\.\d+)?)?")
 
 
@@ -68,7 +69,7 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
         if at:
             notes.append(f"{_lines(at)} before the table skipped (--skip-rows)")
         if units:
-            shown = ", ".join(cell for cell in units[0][:4] if cell)
+            shown = ", ".join(cell[:20] for cell in units[0][:4] if cell)
             notes.append(f"{_lines(len(units))} of words below the names ({shown}, …) left out")
         return Top(at, at + 1 + len(units))
     if numeric:
@@ -80,8 +81,10 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
 
 
 def _groups(row: Cells, below: Cells, width: int) -> bool:
-    """Whether a line of words names groups of columns, with gaps, and the one below it the columns."""
-    return "" in row[1:] and len(below) == width and all(below) and len(set(below)) == width
+    """Whether a line of words names groups of columns, with gaps or again and again, and the one below it the columns."""
+    names = below if below[:1] != [""] else below[1:]  # the first column may be an index without a name
+    gaps = "" in row[1:] or len(set(row[-len(names) :])) < len(names)
+    return gaps and len(below) == width and all(names) and len(set(names)) == len(names)
 
 
 def _lines(count: int) -> str:
@@ -109,6 +112,8 @@ def _is_words(row: Cells, numeric: frozenset[int], width: int, kinds: Kinds) -> 
     if not any(row):
         return True
     if len(row) != width:
+        if len(row) == 1 and _RULE.fullmatch(row[0]):  # a line drawn below the names, as databases do
+            return True
         return abs(len(row) - width) == 1 and all(kinds.is_text(cell) or cell == "" for cell in row)
     return any(kinds.is_text(row[at]) for at in numeric)
 

@@ -49,7 +49,7 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
     """UTF-8 without a byte order mark, and with \\n for every kind of line end."""
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "utf-8-sig")
     decoder = None if plain else codecs.getincrementaldecoder(encoding)()
-    first, held = True, b""
+    held = b""
     for piece in pieces:
         if piece is None:
             yield None
@@ -62,8 +62,8 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
         else:
             data = piece
         data, held = held + data, b""
-        if first and data:
-            data, first = data.removeprefix(codecs.BOM_UTF8), False
+        if codecs.BOM_UTF8 in data:  # also in the middle, where files were joined
+            data = data.replace(codecs.BOM_UTF8, b"")
         if data.endswith(b"\r"):  # the other half of the line end may come with the next piece
             data, held = data[:-1], b"\r"
         if b"\r" in data:

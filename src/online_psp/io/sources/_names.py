@@ -21,6 +21,8 @@ def genes_of(group: Any, array: Any, member: str, features: int) -> list[str] | 
     try:
         if member == "X" or member.startswith("layers/"):
             return _fitting(_index_of(group, "var"), features)
+        if member == "raw/X":
+            return _fitting(_index_of(group, "raw/var"), features)
         if not hasattr(array, "shape"):
             for place in ("features/name", "features/id", "gene_names", "genes"):
                 if place in array and hasattr(array[place], "shape"):
@@ -28,6 +30,17 @@ def genes_of(group: Any, array: Any, member: str, features: int) -> list[str] | 
     except Exception:  # names are a help: a file without them can be read
         return None
     return None
+
+
+def frame_names(group: Any, member: str, features: int) -> list[str] | None:
+    """The names of the columns of a frame that pandas wrote (`to_hdf`, format fixed)."""
+    try:
+        folder, _, block = member.rpartition("/")
+        if not block.endswith("_values") or "pandas_type" not in group[folder].attrs:
+            return None
+        return _fitting(_texts(group[f"{folder}/{block.removesuffix('_values')}_items"]), features)
+    except Exception:  # as above
+        return None
 
 
 def _index_of(group: Any, table: str) -> list[str] | None:

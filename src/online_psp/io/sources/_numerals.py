@@ -7,16 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from online_psp.engine.types import Array
 from online_psp.io.sources._source import UnknownSourceError
 
 NA = frozenset(
     ["", "NA", "na", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "\\N",
      "1.#QNAN", "-1.#QNAN", "1.#IND", "-1.#IND"]
 )  # fmt: skip
-THOUSANDS = ",.' \u00a0\u202f"
+THOUSANDS = ",.' \u00a0\u202f\u2009\u2019"
+MINUS = "\u2212\u2013"  # the minus sign of Unicode, and the en dash that word processors write for it
 _NUMBER = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(\d+\.\d*|\.\d+)[dD][+-]\d+|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII
 )  # 1.5D+02 is how Fortran writes double precision
@@ -27,9 +25,9 @@ _ONE_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _WORDS = {"true": "1", "false": "0"}
 _EITHER = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII) for sign in ",."}  # 1,234 is 1234 or 1.234
 _SHORT = re.compile(r"[+-]?\d{1,3}", re.ASCII)
-_PLACEHOLDERS = frozenset(sign * (10.0**digits - 1) for sign in (-1, 1) for digits in range(2, 7)) | {-999.25, -9999.25, -9999.9, -999.9}
-_WITH_UNIT = re.compile(r"[+-]?[$€£¥]\s*[+-]?\d[\d.,' ]*|[+-]?[\d.,' ]*\d\s*[%‰°$€£¥][CF]?", re.ASCII)
-_EVEN_ROWS = 10  # so many rows that go up by the same step are no accident
+_UNIT = r"[%‰°$€£¥][CF]?|[A-Za-zµμΩ]{1,4}([/²³][A-Za-z²³]{0,3})?"
+_WITH_UNIT = re.compile(rf"[+-]?(?P<before>[$€£¥])\s*[+-]?\d[\d.,' ]*|[+-]?[\d.,' ]*\d([eE][+-]?\d+)?\s*(?P<after>{_UNIT})", re.ASCII)
+_MOST_UNITS = 3  # in a column; what has more of them after its numbers is text
 _MOST_CELLS = 2000  # to look at
 _ACCIDENTS = 4  # cells with a space in the middle of a number that are one too many, and no way of writing thousands
 
@@ -47,7 +45,9 @@ USUAL = Signs()
 def grouping(signs: Signs) -> str:
     """A pattern of the numbers that have thousands set apart, for engines that know no look-around."""
     sign, decimal = re.escape(signs.thousands or ""), re.escape(signs.decimal)
-    return rf"^[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({decimal}[0-9]*)?$"
+    lakhs = rf"({sign}[0-9]{{2,3}})*{sign}[0-9]{{3}}"  # 12,34,567 in India
+    groups = lakhs if signs.thousands == "," else rf"({sign}[0-9]{{3}})+"
+    return rf"^[+-]?[0-9]{{1,3}}{groups}({decimal}[0-9]*)?$"
 
 
 _GROUPED = {
@@ -60,17 +60,26 @@ _GROUPED = {
 
 def is_number(cell: str, signs: Signs = USUAL) -> bool:
     """Whether a cell has a number in it, or one of the words true and false."""
+    cell = cell if cell.isascii() else _ascii_minus(cell)
     pattern = _COMMA_NUMBER if signs.decimal == "," else _NUMBER
     return bool(pattern.fullmatch(cell)) or cell.lower() in _WORDS or (signs in _GROUPED and bool(_GROUPED[signs].match(cell)))
 
 
 def number(cell: str, signs: Signs = USUAL) -> float:
     """The number in a cell for which `is_number` holds."""
+    cell = cell if cell.isascii() else _ascii_minus(cell)
     cell = _WORDS.get(cell.lower(), cell)
     if signs.thousands is not None:
         cell = cell.replace(signs.thousands, "")
     cell = cell.replace(",", ".") if signs.decimal == "," else cell
     return float(cell if "d" not in cell.lower() else _FORTRAN.sub(r"\1e\2", cell))
+
+
+def _ascii_minus(cell: str) -> str:
+    """A cell with - for the other signs that stand for it."""
+    for sign in MINUS:
+        cell = cell.replace(sign, "-")
+    return cell
 
 
 def may_be_number(cell: str) -> bool:
@@ -87,23 +96,40 @@ def is_decimal_comma(cell: str) -> bool:
     return bool(_ONE_COMMA.fullmatch(cell))
 
 
-def has_unit(cell: str) -> bool:
-    """Whether a cell is a number with a sign before or after it, such as $5 or 5 %."""
-    return bool(_WITH_UNIT.fullmatch(cell))
+def unit_of(cell: str) -> str | None:
+    """The unit of a number that has one before or after it, such as $5, 5 % or 5 kg; None if it has none."""
+    found = _WITH_UNIT.fullmatch(cell)
+    return None if found is None or _HEX.fullmatch(cell) else found["before"] or found["after"]
 
 
-def counts_evenly(rows: Sequence[list[str]], at: int, signs: Signs) -> bool:
-    """Whether a column has numbers that go up by the same step from row to row, as row numbers and times do."""
-    if len(rows) < _EVEN_ROWS:
-        return False
-    for few in (rows[:3], rows):  # most columns are told by three rows
-        if not all(is_number(row[at], signs) for row in few):
-            return False
-        values = [number(row[at], signs) for row in few]
-        step = values[1] - values[0]
-        if not step > 0 or any(not abs(two - one - step) <= 1e-6 * step for one, two in itertools.pairwise(values)):
-            return False
-    return True
+def have_units(cells: Sequence[str]) -> bool:
+    """Whether all cells are numbers with a unit, and the units are few."""
+    units = [unit_of(cell) for cell in cells]
+    return bool(units) and None not in units and len(set(units)) <= _MOST_UNITS
+
+
+_HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]+|(?=.*\d)[0-9a-fA-F]{3,}")
+_ODD = (
+    (re.compile(r"[$€£¥]?\s*\(\s*[$€£¥]?\s*\d[\d.,' ]*\)|[$€£¥]?\d[\d.,' ]*-|[+-] +\d[\d.,' ]*"), "write negative numbers as -1.5"),
+    (re.compile(r"0[xX][0-9a-fA-F]+"), "write them in decimal digits"),
+    (re.compile(r"=?(['\"])[+-]?[\d.,]+\1|'[+-]?[\d.,]+"), "write them without the quotation marks"),
+    (re.compile(r"[+-]?\d+(_\d+)+(\.\d+)?"), "write them without the underscores"),
+    (re.compile(r"\d+:[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?"), "they look like svmlight, so write them as a table or as a sparse .npz"),
+    (re.compile(r"[+-]?\d+/\d+"), "write fractions as decimal numbers"),
+    (re.compile(r"\(?[+-]?[\d.]+[+-][\d.]+[ij]\)?"), "write complex numbers as two columns"),
+    (re.compile(r"\[+\s*[+-]?[\d.]+|[+-]?[\d.]+\s*\]+"), "if each line is a list, let the file's name end in .jsonl"),
+    (re.compile(r"[<>≤≥~≈]=?\s*[+-]?[\d.,]+"), "write a number in place of the bound, or a text that --na-values names"),
+)
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
+
+
+def advice(cell: str) -> str | None:
+    """What to do about a number that is written in a way that is not read; None if the cell is other text."""
+    if _INVISIBLE.search(cell):
+        return "take the invisible characters away" if may_be_number(_INVISIBLE.sub("", cell)) else None
+    if not cell.isascii() and any(each.isdecimal() and not each.isascii() for each in cell):
+        return "write them with the digits 0 to 9"
+    return next((what for pattern, what in _ODD if pattern.fullmatch(cell)), None)
 
 
 def signs_of(
@@ -164,13 +190,3 @@ def _either(cells: Sequence[str], sign: str, delimiter: str) -> bool:
         return False
     having = [cell for cell in cells if sign in cell and may_be_number(cell)]
     return bool(having) and all(_EITHER[sign].fullmatch(cell) for cell in having)
-
-
-def placeholder(rows: Array) -> tuple[int, float] | None:
-    """A column, and the -999 or the like in it that is far from all its other values."""
-    for value in {rows.min(), rows.max()} & _PLACEHOLDERS if rows.size else ():
-        for at in np.flatnonzero((rows == value).any(axis=0)):
-            others = rows[rows[:, at] != value, at]
-            if len(others) and np.abs(others - value).min() > 5 * np.ptp(others):
-                return int(at), float(value)
-    return None

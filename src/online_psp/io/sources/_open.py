@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,17 +14,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike
 
-from online_psp.io.sources._arrow import IPC, PARQUET, open_arrow
-from online_psp.io.sources._bytes import COMPRESSED
 from online_psp.io.sources._columns import Columns, Wanted, picked
-from online_psp.io.sources._contents import check_json, ending_by_content
-from online_psp.io.sources._hdf5 import open_hdf5
+from online_psp.io.sources._contents import ending_by_content
+from online_psp.io.sources._formats import FORMATS, OF_TEXT, SAY_LITTLE, check_copies, one_kind, suffix_by_content, suffix_of
 from online_psp.io.sources._images import SUFFIXES as PICTURES
 from online_psp.io.sources._images import open_images
-from online_psp.io.sources._mat import open_mat
-from online_psp.io.sources._matrix_market import is_ten_x_folder, open_matrix_market
+from online_psp.io.sources._jsonl import open_jsonl
+from online_psp.io.sources._matrix_market import is_ten_x_folder
 from online_psp.io.sources._memory import open_object
-from online_psp.io.sources._numpy import npz_names, open_idx, open_npy, open_npz, open_raw, open_raw_stream
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import (
     Place,
@@ -39,61 +36,12 @@ from online_psp.io.sources._places import (
     split_member,
     zip_members,
 )
-from online_psp.io.sources._records import open_excel, open_jsonl
+from online_psp.io.sources._raw import open_raw_stream
 from online_psp.io.sources._several import open_several
 from online_psp.io.sources._sniff import TextOptions
 from online_psp.io.sources._source import Source, SourceError, UnknownSourceError, default_max_memory, reason
-from online_psp.io.sources._sparse import is_sparse_npz, open_sparse_npz
 from online_psp.io.sources._text import Feed, open_text
 from online_psp.io.sources._zarr import open_zarr
-
-Opener = Callable[[Place, Options], Source]
-
-
-def _text(usual: str) -> Opener:
-    return lambda place, options: open_text(Feed(place.name, place), options, usual)
-
-
-def _npz(place: Place, options: Options) -> Source:
-    names = npz_names(place)
-    if options.member is None and is_sparse_npz(names):
-        return open_sparse_npz(place, names, options)
-    return open_npz(place, options)
-
-
-def _json(place: Place, options: Options) -> Source:
-    check_json(place)
-    return open_jsonl(Feed(place.name, place), options)
-
-
-def _picking(opener: Opener) -> Opener:
-    """For readers that return all columns, as numbers."""
-    return lambda place, options: picked(opener(place, options), options.wanted)
-
-
-#: How each kind of file is opened, by the end of its name; before that, ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are taken off.
-FORMATS: dict[str, Opener] = {
-    ".npy": _picking(open_npy),
-    ".npz": _picking(_npz),
-    ".mtx": open_matrix_market,
-    ".csv": _text(","),
-    **dict.fromkeys((".tsv", ".tab"), _text("\t")),
-    ".txt": _text(" "),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json),
-    **dict.fromkeys((".xlsx", ".xlsm"), open_excel),
-    **dict.fromkeys((*PARQUET, *IPC), open_arrow),
-    **dict.fromkeys((".h5", ".hdf5", ".hdf", ".h5ad"), open_hdf5),
-    ".zarr": open_zarr,
-    **dict.fromkeys((".bin", ".raw", ".dat"), _picking(open_raw)),
-    ".mat": _picking(open_mat),
-    ".idx": _picking(open_idx),
-}
-_KINDS = {suffix: suffix for suffix in FORMATS} | {
-    **dict.fromkeys((".tsv", ".tab"), ".csv"), ".ndjson": ".jsonl", ".xlsm": ".xlsx", ".pq": ".parquet",
-    **dict.fromkeys((".feather", ".ipc"), ".arrow"),
-    **dict.fromkeys((".hdf5", ".hdf", ".h5ad"), ".h5"), **dict.fromkeys((".raw", ".dat"), ".bin"), **dict.fromkeys(PICTURES, "picture"),
-}  # fmt: skip
-_IN_FOLDERS = (".csv", ".txt", ".npy", ".npz", ".jsonl", ".parquet", ".arrow", "picture", ".bin", ".xlsx", ".mat")
 
 
 def open_source(
@@ -221,6 +169,8 @@ def _open_standard_input(options: Options) -> Source:
 
 
 def _open_name(name: str, options: Options) -> Source:
+    if not name:
+        raise UnknownSourceError("An empty name is not a source; the folder that you are in is called . (a point).")
     file, member = split_member(name)
     options = replace(options, member=member)
     if is_url(file):
@@ -298,29 +248,10 @@ def _peeked(feed: Feed) -> list[bytes]:
     return []
 
 
-def _suffix(name: str) -> str | None:
-    """The end of a name that says what is in a file, in lower case and without that of its compression."""
-    bare = name.lower()
-    for ending in COMPRESSED:
-        bare = bare.removesuffix(ending)
-    found = max((suffix for suffix in FORMATS if bare.endswith(suffix)), key=len, default=None)
-    return ".idx" if found in (None, ".idx") and "idx" in Path(bare).name.split("-", 1)[-1] and "idx" in bare else found
-
-
-def _check_copies(names: Sequence[str], where: str) -> None:
-    """Refuse a file that lies beside its compressed copy: its rows would count twice."""
-    seen: dict[str, str] = {}
-    for name in names:
-        bare = next((name[: -len(ending)] for ending in COMPRESSED if name.lower().endswith(ending)), name)
-        if bare in seen:
-            raise UnknownSourceError(f"{where} has both {seen[bare]} and {name}, whose rows would count twice; name those to read.")
-        seen[bare] = name
-
-
 def _open_places(places: list[Place], options: Options, name: str) -> Source:
     if len(places) == 1:
         return _open_place(places[0], options)
-    _check_copies([place.name for place in places], name)
+    check_copies([place.name for place in places], name)
     if all(Path(place.short).suffix.lower() in PICTURES for place in places) and all(place.path is not None for place in places):
         paths = [place.path for place in places if place.path is not None]
         return open_images(paths, options, name, Path(os.path.commonpath([path.parent for path in paths])))
@@ -328,12 +259,12 @@ def _open_places(places: list[Place], options: Options, name: str) -> Source:
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    named = ".zip" if place.name.lower().endswith(".zip") else _suffix(place.short)
+    named = ".zip" if place.name.lower().endswith(".zip") else suffix_of(place.short)
     if options.features is not None:
-        if named not in (*_SAY_LITTLE, ".zip"):
+        if named not in (*SAY_LITTLE, ".zip"):
             raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out --features, or let it end in .bin.")
         named = named or ".bin"
-    suffix = _by_content(place, named) if options.features is None else named
+    suffix = suffix_by_content(place, named) if options.features is None else named
     if suffix == ".zip":
         return _open_zip(place, options)
     if suffix is None:
@@ -352,20 +283,6 @@ def _open_place(place: Place, options: Options) -> Source:
     return found
 
 
-_SAY_LITTLE = (None, ".bin", ".dat", ".raw")
-_OF_TEXT = (".csv", ".tsv", ".tab", ".txt")
-
-
-def _by_content(place: Place, named: str | None) -> str | None:
-    """The ending that a file has, or should have where it says little, or wrongly that the file is text."""
-    if named not in (*_SAY_LITTLE, *_OF_TEXT) or (named in _OF_TEXT and place.path is None):
-        return named
-    found = ending_by_content(place)
-    if found is None or (found in (".txt", ".json", ".mtx") and named not in (None, ".dat")):
-        return named
-    return found
-
-
 def _open_as_named(place: Place, suffix: str, options: Options) -> Source:
     try:
         return FORMATS[suffix](place, options)
@@ -373,9 +290,7 @@ def _open_as_named(place: Place, suffix: str, options: Options) -> Source:
         raise
     except SourceError:
         wrong = (
-            suffix not in (*_OF_TEXT, *_SAY_LITTLE, ".jsonl", ".ndjson", ".json", ".mtx")
-            and place.path is not None
-            and place.path.is_file()
+            suffix not in (*OF_TEXT, *SAY_LITTLE, ".jsonl", ".ndjson", ".json", ".mtx") and place.path is not None and place.path.is_file()
         )
         if wrong and ending_by_content(place) in (".txt", ".json"):
             raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
@@ -389,25 +304,8 @@ def _open_zip(place: Place, options: Options) -> Source:
         raise UnknownSourceError(
             f"{place.name} has no file {member!r}; it has {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
         )
-    chosen = [member] if member is not None else _one_kind(members, place.name)[0]
+    chosen = [member] if member is not None else one_kind(members, place.name)[0]
     return _open_places([in_zip(place, each) for each in chosen], replace(options, member=None), place.name)
-
-
-def _one_kind(names: list[str], where: str) -> tuple[list[str], str, int]:
-    """Those of many files that are data, all of one kind, their kind, and how many were left out."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        suffix = _suffix(name)
-        kind = _KINDS.get(suffix or "") or ("picture" if Path(name).suffix.lower() in PICTURES else None)
-        if kind in _IN_FOLDERS:
-            found.setdefault(kind, []).append(name)
-    if len(found) > 1:
-        found.pop(".txt", None)  # notes, beside the data
-    if len(found) != 1:
-        what = "no files of a kind that is known" if not found else f"files of several kinds ({', '.join(sorted(found))})"
-        raise UnknownSourceError(f"{where} has {what}; name those to read, as a list or a pattern.")
-    ((kind, chosen),) = found.items()
-    return chosen, kind, len(names) - len(chosen)
 
 
 def _open_folder(path: Path, options: Options) -> Source:
@@ -418,9 +316,9 @@ def _open_folder(path: Path, options: Options) -> Source:
     if (matrix := is_ten_x_folder(path)) is not None:
         return _open_place(local(matrix), options)
     relative = [file.relative_to(path).as_posix() for file in files]
-    chosen, kind, others = _one_kind(relative, str(path))
+    chosen, kind, others = one_kind(relative, str(path))
     chosen = sorted(chosen, key=natural_key)
-    _check_copies(chosen, str(path))
+    check_copies(chosen, str(path))
     if kind == "picture":
         found = open_images([path / each for each in chosen], options, str(path), path)
     elif len(chosen) == 1:

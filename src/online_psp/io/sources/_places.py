@@ -162,7 +162,7 @@ def natural_key(name: Any) -> list[tuple[int, str]]:
 def files_in(folder: Path) -> list[Path]:
     """The files in a folder and its subfolders, except hidden ones, in natural order."""
     found = (file for file in folder.rglob("*") if file.is_file())
-    kept = [file for file in found if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)]
+    kept = [file for file in found if not any(part.startswith((".", "_", "~$")) for part in file.relative_to(folder).parts)]
     return sorted(kept, key=lambda file: natural_key(file.relative_to(folder)))
 
 

@@ -1,9 +1,8 @@
-"""Rows whose cells already have types: JSON lines and Excel sheets."""
+"""Rows whose cells already have types, as those of JSON lines and Excel sheets: what both share."""
 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from typing import Any, NamedTuple
@@ -13,22 +12,19 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources._columns import Choice, choose, text_columns, times_of, unique
 from online_psp.io.sources._header import Kinds, find_top, row_numbers
-from online_psp.io.sources._lines import Cut, Lines, transcoded
-from online_psp.io.sources._numerals import NA, is_number, number
+from online_psp.io.sources._numerals import NA, Signs, is_number, number
 from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place
 from online_psp.io.sources._source import (
     Chunk,
     Deadline,
     EmptySourceError,
-    MissingExtraError,
     Source,
     SourceError,
     UnknownSourceError,
-    reason,
     working_dtype,
 )
-from online_psp.io.sources._text import Feed, longest_line
+from online_psp.io.sources._suspects import MOST_SAID, suspicion, warning
+from online_psp.io.sources._text import Feed
 
 _SAMPLE = 100
 JSON_LINES = "write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))"
@@ -56,102 +52,16 @@ class Shape(NamedTuple):
     choice: Choice
     name: str
     na: frozenset[str]
+    signs: Signs
+    """How numbers in cells of text are written."""
 
     def column(self, at: int) -> str:
         """As messages name it."""
         return f"column {at}" + (f" ({self.names[at]!r})" if self.names else "")
 
 
-def open_jsonl(feed: Feed, options: Options) -> Source:
-    """Open JSON lines: one object, or one list of numbers, per line."""
-    kept: list[Lines] = []
-
-    def records() -> Iterator[Record | None]:
-        if not kept or feed.place is not None:
-            text = transcoded(feed.clear(), options.text.encoding or "utf-8", feed.name)
-            kept[:] = [Lines(text, Cut(longest_line(options)), feed.name, lambda: options.final is not False)]
-            kept[0].quotes = False
-        for batch in kept[0].batches(0, 256, lambda: True):
-            if batch is None:
-                yield None
-                continue
-            for line, at in zip(batch.text.split(b"\n"), batch.numbers, strict=False):
-                yield Record(int(at), _parsed(line))
-
-    return _source(records, feed.name, "line", options, "jsonl", feed)
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"is not JSON ({reason(error)})"
-    if isinstance(found, dict):
-        return _flat(found) if any(isinstance(value, dict) for value in found.values()) else found
-    return found if isinstance(found, list) else f"is {type(found).__name__}, not an object or a list"
-
-
-def _flat(found: dict[str, Any]) -> dict[str, Any] | str:
-    """An object with the values of those inside it, as ``position.x``; a str where two have the same name."""
-    flat: dict[str, Any] = {}
-    for key, value in found.items():
-        inner = _flat(value) if isinstance(value, dict) else {"": value}
-        if isinstance(inner, str):
-            return inner
-        for name, each in inner.items():
-            whole = f"{key}.{name}" if isinstance(value, dict) else key
-            if whole in flat:
-                return f"has {whole[:40]!r} twice"
-            flat[whole] = each
-    return flat
-
-
-def open_excel(place: Place, options: Options) -> Source:
-    """A sheet of a workbook: the first one, or the one named after ``::``."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(f"Reading {place.name} needs openpyxl: pip install 'online-psp[excel]'.") from None
-    try:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            strings = max((entry.file_size for entry in archive.infolist() if "sharedStrings" in entry.filename), default=0)
-        options.check(4 * strings, "the texts of the workbook", place.name)
-        with place.open() as file:
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            sheets = book.sheetnames
-            book.close()
-    except (SourceError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # zip, XML and openpyxl's own
-        raise SourceError(f"{place.name} is not a whole Excel workbook ({reason(error)}).") from None
-    sheet = options.member or sheets[0]
-    if sheet not in sheets:
-        raise UnknownSourceError(f"{place.name} has no sheet {sheet!r}; it has {', '.join(sheets)}.")
-
-    def records() -> Iterator[Record | None]:
-        with place.open() as file:
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            try:
-                for at, row in enumerate(book[sheet].iter_rows(values_only=True), 1):
-                    if any(value is not None for value in row) and at > (options.text.skip_rows or 0):
-                        yield Record(at, list(row))
-            finally:
-                book.close()
-
-    shown = f"{place.name}::{sheet}" if len(sheets) > 1 else place.name
-    try:
-        found = _source(records, shown, "sheet row", options, "excel", Feed(place.name, place))
-    except SourceError as error:
-        if len(sheets) == 1 or options.member is not None:
-            raise
-        others = ", ".join(each for each in sheets[:6] if each != sheet)
-        raise type(error)(f"{error} This is the first sheet; {place.name}::NAME reads another ({others}).") from None
-    if len(sheets) > 1 and options.member is None:
-        found.notes.append(f"sheet {sheet!r} of {len(sheets)}; {place.name}::NAME reads another")
-    return found
-
-
-def _source(records: Records, name: str, unit: str, options: Options, kind: str, feed: Feed) -> Source:
+def open_records(records: Records, name: str, unit: str, options: Options, kind: str, feed: Feed) -> Source:
+    """The rows of a file whose cells have types; `unit` is what messages call a row of the file."""
     once = feed.place is None
     first: list[Record] = []
     stream = records()
@@ -234,7 +144,8 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str], w
     if not good:
         raise SourceError(f"{name}, line {first[0].number}: it {first[0].cells}.")
     na = NA | frozenset(options.text.na_values or ())
-    kinds = Kinds(is_number, na)
+    signs = Signs(options.text.decimal or ("," if options.text.thousands == "." else "."), options.text.thousands)
+    kinds = Kinds(lambda cell: is_number(cell, signs), na)
     names, before = (_keys(good), 0) if isinstance(good[0], dict) else _names(good, kinds, options, notes)
     good = good[before:]
     width = len(names) if names is not None else _width(good)
@@ -249,10 +160,28 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str], w
             notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
     widths = [next((len(row[at]) for row in rows if isinstance(row[at], list)), 1) for at in range(width)]
     choice = choose(options.wanted, names, width, name, [at for at in range(width) if at not in left_out])
-    text = [at for at in choice.features if rows and all(_is_text(row[at], na) for row in rows)]
+    shape = Shape(names, widths, choice, name, na, signs)
+    text = {at: _text(rows[0][at]) for at in choice.features if rows and all(_is_text(row[at], shape) for row in rows)}
     if text:
         raise SourceError(text_columns(text, choice.features, names, name))
-    return Shape(names, widths, choice, name, na), before
+    warnings += _doubts(rows, shape)
+    return shape, before
+
+
+def _doubts(rows: list[Any], shape: Shape) -> list[str]:
+    """Warnings of columns that are rather row numbers, times or labels than features, and of those that are mostly empty."""
+    found, empty = [], []
+    for at in shape.choice.features:
+        column = [row[at] for row in rows]
+        missing = sum(value is None for value in column)
+        if len(rows) > 1 and 2 * missing > len(rows):
+            count = "all" if missing == len(rows) else f"{missing}"
+            empty.append(f"{shape.column(at)} is empty in {count} of the first {len(rows)} rows (--exclude {at} to leave it out)")
+        elif shape.widths[at] == 1 and all(type(value) in (int, float) for value in column):
+            why = suspicion(shape.names[at] if shape.names else None, np.array(list(map(_float, column))))
+            if why is not None:
+                found.append(warning(shape.column(at), at, why))
+    return [*found[:MOST_SAID], *empty[:MOST_SAID]]
 
 
 def _keys(good: list[Any]) -> list[str]:
@@ -296,23 +225,27 @@ def _in_order(cells: Any, names: list[str] | None, width: int) -> Any:
     return values
 
 
-def _value(value: Any, na: frozenset[str]) -> float | str:
+def _value(value: Any, shape: Shape) -> float | str:
     """A number, NaN for a missing value, or the text if it is neither."""
     if value is None:
         return np.nan
     if isinstance(value, bool | int | float):
-        try:
-            return float(value)
-        except OverflowError:
-            return np.inf
+        return _float(value)
     if isinstance(value, str):
         bare = value.strip()
-        return np.nan if bare in na else number(bare) if is_number(bare) else bare
+        return np.nan if bare in shape.na else number(bare, shape.signs) if is_number(bare, shape.signs) else bare
     return value.isoformat() if isinstance(value, datetime | date) else json.dumps(value, default=str)[:60]
 
 
-def _is_text(value: Any, na: frozenset[str]) -> bool:
-    return not isinstance(value, list) and isinstance(_value(value, na), str)
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return np.inf
+
+
+def _is_text(value: Any, shape: Shape) -> bool:
+    return not isinstance(value, list) and isinstance(_value(value, shape), str)
 
 
 def _chunk(records: list[Record], shape: Shape) -> Chunk:
@@ -372,7 +305,7 @@ def _row(cells: list[Any], shape: Shape) -> tuple[list[float], str | None]:
             count = len(given) if isinstance(given, list) else "no"
             return [], f"has {count} values where {shape.widths[at]} are expected in {shape.column(at)}"
         for each in given:
-            value = _value(each, shape.na)
+            value = _value(each, shape)
             if isinstance(value, str):
                 return [], f"has the text {value[:40]!r} in {shape.column(at)}"
             values.append(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from online_psp.io.sources._chunks import recut_chunks
+from online_psp.io.sources._identity import FilePrint
 from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
 
+_COMPARED = 1 << 16  # bytes at the beginning and at the end of files that may be copies of each other
 Open = Callable[[list[str] | None], Source]
 """Opens a file, with its columns in the given order, if one is given."""
 
@@ -37,7 +40,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
             break
         known.append(count)
     total = sum(known) if len(known) == len(sources) else None
-    warnings = [said for source in sources for said in source.warnings]
+    warnings = [*_twins(sources), *(said for source in sources for said in source.warnings)]
     place: dict[str, Any] = {"starts": [0], "warnings": warnings}
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
@@ -55,6 +58,27 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
         prints=tuple(each for source in sources for each in source.prints),
         dtype=np.result_type(*(source.dtype for source in sources)),
     )
+
+
+def _twins(sources: list[Source]) -> list[str]:
+    """A warning where two files look like copies, as of a download: they have the same size, and begin and end with the same bytes."""
+    seen: dict[tuple[int, str], Source] = {}
+    sizes = Counter(_size(source) for source in sources)
+    for source in sources:
+        size = _size(source)
+        if not size or sizes[size] < 2:
+            continue
+        (file,) = source.prints
+        key = size, f"{file.digest(0, min(size, _COMPARED))} {file.digest(max(0, size - _COMPARED), size)}"
+        if key in seen and seen[key].name != source.name:
+            return [f"{seen[key].name} and {source.name} begin and end with the same bytes; if one is a copy, its rows count twice"]
+        seen[key] = source
+    return []
+
+
+def _size(source: Source) -> int | None:
+    """Bytes of a local file; None for other sources."""
+    return source.prints[0].size() if len(source.prints) == 1 and isinstance(source.prints[0], FilePrint) else None
 
 
 def _like(opener: Open, first: Source) -> Source:

@@ -15,19 +15,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from online_psp.io.sources._header import MOST_LEAD, Kinds, find_top, modal_width, row_numbers
 from online_psp.io.sources._numerals import (
     NA,
     THOUSANDS,
     Signs,
-    counts_evenly,
-    has_unit,
+    advice,
+    have_units,
     is_decimal_comma,
     is_number,
     may_be_number,
+    number,
     signs_of,
+    unit_of,
 )
 from online_psp.io.sources._source import EmptySourceError, SourceError, UnknownSourceError
+from online_psp.io.sources._suspects import may_be_suspect, suspicion
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
@@ -69,12 +74,18 @@ class Dialect:
     header: bool = False
     left_out: tuple[int, ...] = ()
     """Columns that are not data: row numbers, labels, an empty last one."""
-    text: tuple[int, ...] = ()
-    """Columns that are not numbers in any of the first rows."""
-    counting: dict[int, list[str]] = field(default_factory=dict)
-    """Columns that grow by the same step from row to row, and their first values."""
-    units: dict[int, str] = field(default_factory=dict)
-    """Columns of text that are numbers with a unit, and an example of each."""
+    text: dict[int, str] = field(default_factory=dict)
+    """Columns that are not numbers in any of the first rows, and an example of each."""
+    empty: tuple[int, ...] = ()
+    """Columns that are empty in all of the first rows."""
+    looked_at: int = 0
+    """Number of rows looked at."""
+    suspects: dict[int, str] = field(default_factory=dict)
+    """Columns that are rather row numbers, times or labels than features, and what speaks for that."""
+    units: tuple[int, ...] = ()
+    """Columns of text that are numbers with a unit."""
+    odd: dict[int, str] = field(default_factory=dict)
+    """Columns of text that are numbers written in a way that is not read, and what to do about it."""
     na: frozenset[str] = NA
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -118,12 +129,28 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
         if head.startswith(bom):
             return encoding, None if encoding == "utf-8" else f"encoding {encoding}"
     if b"\0" in head:
-        raise SourceError(f"{name} has zero bytes in it: it is not text, or of an encoding that must be named (--encoding utf-16-le, …).")
+        wide = _wide_encoding(head)
+        if wide is not None:
+            return wide, f"encoding {wide}, by its zero bytes"
+        line = head.count(b"\n", 0, head.index(b"\0")) + 1
+        raise SourceError(
+            f"{name} has zero bytes in it, from line {line} on: it is not text, it was damaged, as by a crash while it was written, or its "
+            "encoding must be named (--encoding)."
+        )
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
     except UnicodeDecodeError:
         return "cp1252", "encoding cp1252 (Windows), since it is not UTF-8"
     return "utf-8", None
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 without a byte order mark: nearly every second byte is zero, as it is for digits and Latin letters."""
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    half = len(head) / 2
+    if max(even, odd) < 0.8 * half or min(even, odd) > 0.01 * half:
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> Dialect:
@@ -212,7 +239,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
         if count < 2:
             continue
         cells = [cell for row, found in zip(tables, counts, strict=True) if found == count for cell in row[:_CELLS]]
-        numbers = sum(may_be_number(cell) or cell in NA for cell in cells)
+        numbers = sum(may_be_number(cell) or cell in NA or unit_of(cell) is not None for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:
             best, score = candidate, found
@@ -278,16 +305,53 @@ def _described(table: list[_Line], options: TextOptions, known: Dialect, above: 
         left_out.extend(range(width - empty, width))
         what = "an empty last column, after a delimiter at the end of each line, was" if empty == 1 else f"{empty} empty last columns were"
         notes.append(f"{what} left out")
-    text = tuple(at for at in range(width) if at not in left_out and data and all(kinds.is_text(row[at]) for row in data))
-    counting = {at: [row[at] for row in data[:3]] for at in range(width) if at not in left_out and counts_evenly(data, at, known.signs)}
-    units = {at: data[0][at] for at in text if all(has_unit(row[at]) for row in data if row[at] not in known.na)}
+    usable = [at for at in range(width) if at not in left_out] if data else []
+    text = {at: data[0][at] for at in usable if all(kinds.is_text(row[at]) for row in data)}
+    units = tuple(at for at in text if have_units([row[at] for row in data]))
+    odd = {at: found for at in text if (found := _advice([row[at] for row in data]))}
     notes.insert(0, _dialect_note(known))
     if known.comment:
         notes.append(f"lines that begin with {known.comment!r} are comments")
     lead = table[top.rows - 1][0].stop if top.rows else table[0][0].start
     return replace(
-        known, lead=lead, width=width, names=names, header=header, left_out=tuple(left_out), text=text, counting=counting, units=units
+        known,
+        lead=lead,
+        width=width,
+        names=names,
+        header=header,
+        left_out=tuple(left_out),
+        text=text,
+        empty=tuple(at for at in usable if all(row[at] in known.na for row in data)),
+        looked_at=len(data),
+        suspects=_suspects(names, data, usable, kinds, known.signs),
+        units=units,
+        odd=odd,
     )
+
+
+def _advice(cells: list[str]) -> str | None:
+    """What to do about numbers that are written in a way that is not read; None unless all cells are, or have a unit."""
+    found = [advice(cell) for cell in cells]
+    numbers = all(do or unit_of(cell) for do, cell in zip(found, cells, strict=True))
+    return next(filter(None, found), None) if numbers else None
+
+
+def _suspects(names: list[str] | None, data: list[list[str]], usable: list[int], kinds: Kinds, signs: Signs) -> dict[int, str]:
+    """Columns that are rather row numbers, times or labels than features."""
+    found: dict[int, str] = {}
+    for at in usable:
+        name = names[at] if names and at < len(names) else None
+        for few in (data[:3], data):  # most columns are told by three rows
+            if not all(kinds.is_number(row[at]) for row in few):
+                break
+            values = np.array([number(row[at], signs) for row in few])
+            if few is not data and not may_be_suspect(name, values):
+                break
+        else:
+            why = suspicion(name, values, [row[at] for row in data[:3]])
+            if why is not None:
+                found[at] = why
+    return found
 
 
 def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int) -> int:

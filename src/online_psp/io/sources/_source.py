@@ -250,6 +250,8 @@ class Source:
 
     def _problem(self, row: Array, columns: Array) -> str:
         bad = np.isinf(row) if self.missing == "keep" else ~np.isfinite(row)
+        if len(row) > 1 and np.isnan(row).all():
+            return "has no values: all of them are empty or NaN"
         if not bad.any():
             return f"has values too large for {self.dtype} (their squares overflow)"
         first = int(np.argmax(bad))
@@ -325,7 +327,9 @@ def sparse_block_rows(rows: int, entries: int) -> int:
 def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
     """The working precision: float32 stays, other real numbers become float64, unless `wanted` says otherwise."""
     if np.dtype(dtype).kind not in "fiub":
-        raise SourceError(f"{name} holds {np.dtype(dtype)}, not real numbers.")
+        kind = np.dtype(dtype)
+        what = {"c": "complex numbers", "U": "text", "S": "text", "M": "dates", "m": "durations"}.get(kind.kind, "no numbers")
+        raise SourceError(f"{name} holds {what} ({kind}), not real numbers: write it as float64, or choose another array.")
     if wanted is None:
         return np.dtype(np.float32) if np.dtype(dtype).newbyteorder("=") == np.float32 else np.dtype(np.float64)
     if np.dtype(wanted) not in (np.dtype(np.float32), np.dtype(np.float64)):

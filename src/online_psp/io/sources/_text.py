@@ -21,11 +21,12 @@ from online_psp.io.sources._contents import refuse_stand_in
 from online_psp.io.sources._header import MOST_LEAD
 from online_psp.io.sources._identity import HeadPrint, Print
 from online_psp.io.sources._lines import Batch, Cut, Lines, too_long, transcoded
-from online_psp.io.sources._numerals import may_be_number, placeholder
+from online_psp.io.sources._numerals import may_be_number
 from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
-from online_psp.io.sources._sniff import Dialect, encoding_of, logical_lines, sniff
+from online_psp.io.sources._sniff import Dialect, encoding_of, logical_lines, sniff, split
 from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, working_dtype
+from online_psp.io.sources._suspects import MOST_SAID, is_total, placeholder, warning
 
 SAMPLE_BYTES = 1 << 17
 SAMPLE_LINES = 200
@@ -107,7 +108,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     table = Table(dialect, choice, names, feed.name)
     chosen = [names[at] for at in choice.features] if names else None
     notes.insert(0, _header_note(dialect, choice, chosen))
-    warnings = [*dialect.warnings, *_counting(table)]
+    warnings = [*dialect.warnings, *_doubts(table)]
     reader = _Reader(feed, table, options)
     source = Source(
         feed.name,
@@ -207,29 +208,35 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
     usable = [at for at in range(dialect.width) if at not in dialect.left_out]
     choice = choose(options.wanted, names, dialect.width, name, usable)
     wrong = [at for at in choice.features if at in dialect.text]
-    with_unit = [at for at in wrong if at in dialect.units]
-    if wrong and with_unit == wrong:
-        named = ", ".join(f"{at} ({names[at]!r})" if names else str(at) for at in wrong[:5])
-        raise SourceError(
-            f"{name}: the numbers in column{'s' if len(wrong) > 1 else ''} {named} have a unit beside them ({dialect.units[wrong[0]]}): "
-            f"take it away, or leave the column{'s' if len(wrong) > 1 else ''} out (--exclude)."
-        )
+    odd = [at for at in wrong if at in dialect.odd or at in dialect.units]
+    if odd and odd == wrong:
+        named = ", ".join(f"{at} ({names[at]!r})" if names else str(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        s, example = "s" if len(wrong) > 1 else "", dialect.text[wrong[0]][:40]
+        what, do = f"are written in a way that is not read ({example!r})", dialect.odd.get(wrong[0])
+        if do is None:
+            what, do = f"have a unit beside them ({example})", "take it away"
+        raise SourceError(f"{name}: the numbers in column{s} {named} {what}: {do}, or leave the column{s} out (--exclude).")
     if wrong and dialect.width == 1:
         raise SourceError(
-            f"{name} has no numbers in its first rows, read as one column; name its delimiter if it has another (--delimiter)."
+            f"{name} has no numbers in its first rows ({dialect.text[wrong[0]][:40]!r}, …), read as one column; name its delimiter if "
+            "it has another (--delimiter)."
         )
     if wrong:
-        raise SourceError(text_columns(wrong, choice.features, names, name))
+        raise SourceError(text_columns({at: dialect.text[at] for at in wrong}, choice.features, names, name))
     return choice
 
 
-def _counting(table: Table) -> list[str]:
-    """Warnings of columns that are rather row numbers or times than features."""
-    found = [at for at in table.choice.features if at in table.dialect.counting]
+def _doubts(table: Table) -> list[str]:
+    """Warnings of columns that are rather row numbers, times or labels than features, and of empty ones."""
+    dialect = table.dialect
+    found = [at for at in table.choice.features if at in dialect.suspects]
+    empty = [at for at in table.choice.features if at in dialect.empty] if dialect.looked_at > 1 else []
     return [
-        f"{table.column(at)} counts evenly ({', '.join(table.dialect.counting[at])}, …), as row numbers and times do, "
-        f"and is learned as a feature (--exclude {at} to leave it out)"
-        for at in found[:3]
+        *(warning(table.column(at), at, dialect.suspects[at]) for at in found[:MOST_SAID]),
+        *(
+            f"{table.column(at)} is empty in all of the first {dialect.looked_at} rows (--exclude {at} to leave it out)"
+            for at in empty[:MOST_SAID]
+        ),
     ]
 
 
@@ -280,11 +287,11 @@ class _Reader:
     def read(self, start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         """See `Source.read`."""
         lines = self._lines()
-        at = start
+        at, last = start, b""
         for batch, chunk in self._parsed(lines, start, size, deadline):
             if batch is not None:
                 self.recent.append((at, batch.numbers))
-                at += batch.count
+                at, last = at + batch.count, batch.text
             if lines.open_end and self.feed.kind is None and self.feed.place is not None and self.feed.place.path is not None:
                 self.marks["open_end"] = self.options.final is not False
             if not self.told and (found := placeholder(chunk.rows)) is not None:
@@ -295,11 +302,24 @@ class _Reader:
                     f"if it stands for a missing value, say so (--na-values {value})"
                 )
             yield chunk
+        self._look_for_totals(last)
         if lines.open_end:
             held = "was taken as whole: if it was cut off, its last value is wrong (--growing holds it back)"
             if not self._last_line_counts():
                 held = "was held back: it may still be being written"
             self.warnings.append(f"the last line of {self.feed.name} has no line end and {held}")
+
+    def _look_for_totals(self, text: bytes) -> None:
+        """Warn of a last row whose label, in a column that is not learned, says that it is a line of sums or means."""
+        line = text.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace")
+        cells = split(line, self.table.dialect.delimiter) if line else []
+        learned = set(self.table.choice.features)
+        found = next((cell for at, cell in enumerate(cells) if at not in learned and is_total(cell)), None)
+        if found is not None:
+            self.warnings.append(
+                f"the last row of {self.feed.name} is called {found[:40]!r} and was taken as a row like the others: "
+                "take it away if it sums them up"
+            )
 
     def _lines(self) -> Lines:
         if self.stream is not None:
