@@ -24,7 +24,7 @@ IPC = (".arrow", ".feather", ".ipc")
 STREAM = b"\xff\xff\xff\xff"
 """What the format for streams begins with."""
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
-_TURNED = 16
+_TURNED, _APART = 32, 16  # columns that are turned at a time, and values between them, so that they do not contend for the same cache lines
 _LOOKED_AT = 8  # columns of whole numbers
 
 
@@ -38,6 +38,8 @@ class Table(NamedTuple):
     """Places of all columns that are needed, in order: features, ids, time."""
     widths: list[int]
     """How many features each of the feature columns gives."""
+    lists: list[bool]
+    """Which of the feature columns have lists."""
     working: np.dtype[Any]
     choice: Choice
     rows: int
@@ -72,7 +74,7 @@ def open_arrow(place: Place, options: Options) -> Source:
     widths = [_width(entry, place, parquet, at) for entry, at in zip(fields, choice.features, strict=True)]
     working = working_dtype(np.result_type(*(_numpy_kind(entry.type) for entry in fields)), options.dtype, place.name)
     columns = list(dict.fromkeys([*choice.features, *choice.ids, *([choice.time] if choice.time is not None else [])]))
-    table = Table(place, parquet, names, columns, widths, working, choice, rows)
+    table = Table(place, parquet, names, columns, widths, [_is_list(entry.type) for entry in fields], working, choice, rows)
     chosen = [names[at] for at in choice.features]
     plain = all(width == 1 for width in widths)
     shown = ", ".join(chosen[:6]) + (", …" if len(chosen) > 6 else "")
@@ -108,7 +110,7 @@ def _doubts(table: Table, schema: Any, keep_index: bool | None) -> list[str]:
     whole = [at for at in table.choice.features if pa.types.is_integer(schema.field(at).type)]
     found: list[str] = []
     for at in [] if keep_index else whole[:_LOOKED_AT]:
-        first = next(_chunks(table._replace(columns=[at], widths=[1], choice=Choice([at], [], None)), 0, 100), None)
+        first = next(_chunks(table._replace(columns=[at], widths=[1], lists=[False], choice=Choice([at], [], None)), 0, 100), None)
         why = suspicion(table.names[at], np.asarray(first.rows[:, 0], dtype=np.float64)) if first is not None else None
         if why is not None:
             found.append(warning(f"column {at} ({table.names[at]!r})", at, why))
@@ -247,18 +249,24 @@ def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
 def _chunk(whole: Any, table: Table) -> Chunk:
     names = {at: whole.column(place) for place, at in enumerate(table.columns)}
     lists_only = len(table.widths) == 1 and table.widths[0] > 1
-    rows = np.empty((0 if lists_only else sum(table.widths), whole.num_rows), dtype=table.working)  # by columns, as they come
+    turned = np.empty((0 if lists_only else whole.num_rows, sum(table.widths)), dtype=table.working)
+    strip = np.empty((_TURNED, whole.num_rows + _APART), dtype=table.working)[:, : whole.num_rows]  # stays in the cache until it is turned
+    waiting: list[int] = []
     wide: dict[int, Array] = {}
     bad: dict[int, str] = {}
     at = 0
-    for column, width in zip(table.choice.features, table.widths, strict=True):
+    for column, width, lists in zip(table.choice.features, table.widths, table.lists, strict=True):
         found = names[column]
-        if _is_list(found.type):
+        if lists:
             wide[at] = _lists(found, width, table, column, bad)
         else:
-            rows[at] = _numbers(found, table.working)
+            strip[len(waiting)] = _numbers(found, table.working)
+            waiting.append(at)
+            if len(waiting) == _TURNED:
+                _turn(strip, waiting, turned)
         at += width
-    turned = wide[0] if lists_only else _turned(rows)
+    _turn(strip, waiting, turned)
+    turned = wide[0] if lists_only else turned
     for at, values in wide.items():
         if turned is not values:
             turned[:, at : at + values.shape[1]] = values
@@ -269,23 +277,25 @@ def _chunk(whole: Any, table: Table) -> Chunk:
     return Chunk(whole.num_rows, turned, bad, ids, times)
 
 
-def _turned(columns: Array) -> Array:
-    """(n, D) from (D, n), a few columns at a time: they stay in the cache, which halves the time."""
-    rows = np.empty(columns.shape[::-1], dtype=columns.dtype)
-    for at in range(0, len(columns), _TURNED):
-        rows[:, at : at + _TURNED] = columns[at : at + _TURNED].T
-    return rows
+def _turn(strip: Array, places: list[int], rows: Array) -> None:
+    """Write columns (m, n) to their places in rows (n, D), and forget the places."""
+    if not places:
+        return
+    together = places[-1] - places[0] == len(places) - 1
+    rows[:, slice(places[0], places[-1] + 1) if together else places] = strip[: len(places)].T
+    places.clear()
 
 
 def _numbers(column: Any, working: np.dtype[Any]) -> Array:
     """A column, with NaN where a value is missing."""
     import pyarrow as pa
 
-    if pa.types.is_decimal(column.type) or (column.null_count and not pa.types.is_floating(column.type)):
+    if not pa.types.is_floating(column.type) and (column.null_count or pa.types.is_decimal(column.type)):
         if pa.types.is_boolean(column.type):
             column = column.cast("int8")
         column = column.cast("float64", safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False)).astype(working, copy=False)
+    values = column.to_numpy(zero_copy_only=False)
+    return np.asarray(values if values.dtype == working else values.astype(working))
 
 
 def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) -> Array:
