@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import shutil
 import statistics
 import time
@@ -24,122 +26,155 @@ from online_psp.watch.frames import Facts, Frame, Piece, Scored
 
 BLOCK = 256
 _SIZES = (
-    ("OnlinePCA", 10, 4),
-    ("OnlinePCA", 784, 16),
-    ("OnlinePCA", 784, 64),
-    ("OnlinePCA", 10_000, 16),
-    ("Monitor", 10, 4),
-    ("Monitor", 784, 16),
+    ("OnlinePCA", 10, 4, BLOCK),
+    ("OnlinePCA", 784, 16, BLOCK),
+    ("OnlinePCA", 8192, 64, BLOCK),
+    ("OnlinePCA", 10, 4, 1),
+    ("OnlinePCA", 784, 16, 1),
+    ("Monitor", 10, 4, BLOCK),
+    ("Monitor", 784, 16, BLOCK),
 )
-_TURN = 0.5  # seconds of the learner's processor time
-_TURNS = 9  # without the page, and with it
-_WATCHED_TURNS = 3  # in which every call of the page is timed
+_SECONDS = 8.0  # of the learner's processor time
+_SLOW, _SLOW_SECONDS = 0.1, 10.0  # a slow stream: seconds between two blocks, and seconds of the clock
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9
 
 
-class Turn(NamedTuple):
-    """Seconds a row."""
+class Cost(NamedTuple):
+    """What a page has cost the process that learns."""
 
-    thread: float
-    """Processor time of the thread that learns."""
-    process: float
-    """Processor time of its process, and so of the thread that sends copies away."""
+    calls: dict[str, list[float]]
+    """Seconds of processor time of single calls, by what they did: hand over with the model, without it, or nothing of the kind."""
+    learning: float
+    """Seconds of processor time, without the page's calls."""
+    calling: float
+    """All calls together."""
+    sending: float
+    """Processor time of all other threads of the process, which are the page's."""
+    serving: float
+    """Processor time of the process that serves the page."""
     clock: float
-
-
-class Calls(NamedTuple):
-    """Processor time of the calls of the page, in seconds."""
-
-    handing_over: list[float]
-    other: list[float]
-    share: float
-    """Of the learner's processor time."""
+    rows: int
 
 
 def main() -> None:
-    """Both tables."""
+    """All tables."""
     with threadpool_limits(1):
-        print("The learner's time, one thread; a browser looks at the page on the same machine")
-        print("| model | hand-over, µs | other calls, µs | their share | learning thread, with page / without | process | clock |")
-        print("|---|---|---|---|---|---|---|")
-        for name, D, K in _SIZES:
-            _learner(name, D, K)
+        print("Processor time that the page costs the learner's process, while a browser looks at it on the same machine")
+        print(
+            "| model | learning, µs a row | hand-over with the model, µs | without | other calls | calls | sending | together | serving |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
+        for name, D, K, n in _SIZES:
+            _learner(name, D, K, n)
+        print("\nA slow stream: shares of the clock's time")
+        print("| model | learning | calls | sending | together |")
+        print("|---|---|---|---|---|")
+        for D, K in ((10, 4), (784, 16), (8192, 64)):
+            _slow_stream(D, K)
     _browser_memory()
 
 
-def _learner(name: str, D: int, K: int) -> None:
-    """Two equal learners take turns, one of them on a page: what slows the machine slows both."""
-    X = _rows(D, K)
-    blocks = np.array_split(X, len(X) // BLOCK)
-    plain, watched = (Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K) for _ in range(2))
-    with Dashboard(watched, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
-        for learner in (plain, watched):  # the exact phase, and compilation, come before
-            _turn(blocks, _step(learner, page if learner is watched else None))
-        pairs = [(_turn(blocks, _step(plain)), _turn(blocks, _step(watched, page))) for _ in range(_TURNS)]
-        calls = _calls(blocks, watched, page)
-    ratios = {each: [getattr(after, each) / getattr(before, each) for before, after in pairs] for each in Turn._fields}
-    first, _, third = statistics.quantiles(ratios["thread"], n=4)
-    own, other = (f"{1e6 * statistics.median(each):,.1f}" if each else "–" for each in (calls.handing_over, calls.other))
+def _learner(name: str, D: int, K: int, n: int) -> None:
+    with _watched(name, D, K) as (learner, page):
+        cost = _cost(_blocks(D, K, n), learner, page, lambda passed: passed.thread >= _SECONDS)
+    medians = [f"{1e6 * statistics.median(each):,.1f}" if each else "–" for each in cost.calls.values()]
+    shares = [100 * each / cost.learning for each in (cost.calling, cost.sending, cost.calling + cost.sending)]
     print(
-        f"| {name}, D={D:,}, K={K} | {own} | {other} "
-        f"| {100 * calls.share:.2f} % | {statistics.median(ratios['thread']):.3f} ({first:.3f} to {third:.3f}) "
-        f"| {statistics.median(ratios['process']):.3f} | {statistics.median(ratios['clock']):.2f} |",
+        f"| {name}, D={D:,}, K={K}, {'blocks of ' + str(n) if n > 1 else 'row by row'} | {1e6 * cost.learning / cost.rows:.1f} "
+        f"| {' | '.join(medians)} | {' | '.join(f'{each:.2f} %' for each in shares)} | {100 * cost.serving / cost.clock:.0f} % of a core |",
         flush=True,
     )
 
 
-def _step(learner: Any, page: Dashboard | None = None) -> Callable[[Floats], None]:
-    """Learn a block, and show it where there is a page."""
+def _slow_stream(D: int, K: int) -> None:
+    with _watched("OnlinePCA", D, K) as (learner, page):
+        cost = _cost(_blocks(D, K, 16), learner, page, lambda passed: passed.clock >= _SLOW_SECONDS, _SLOW)
+    shares = [100 * each / cost.clock for each in (cost.learning, cost.calling, cost.sending, cost.calling + cost.sending)]
+    print(f"| D={D:,}, K={K}, 16 rows every {_SLOW} s | {' | '.join(f'{each:.2f} %' for each in shares)} |", flush=True)
 
-    def monitored(block: Floats) -> None:
-        found = learner.update(block)
-        if page is not None:
-            page.update(block, found)
 
-    def plain(block: Floats) -> None:
+@contextlib.contextmanager
+def _watched(name: str, D: int, K: int) -> Iterator[tuple[Any, Dashboard]]:
+    """A learner that is past its exact phase and compilation, on a page that a browser shows."""
+    learner: Any = Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K)
+    with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
+        for block in _blocks(D, K, BLOCK):
+            _learn(learner, block, page)
+        yield learner, page
+
+
+def _learn(learner: Any, block: Floats, page: Dashboard) -> None:
+    page.update(block, _learned(learner, block))
+
+
+def _learned(learner: Any, block: Floats) -> Update | None:
+    """Learn a block, or a row; returns what a monitor says."""
+    if isinstance(learner, Monitor):
+        found: Update = learner.update(block)
+        return found
+    if block.ndim == 1:
+        learner.fit_next(block)
+    else:
         learner.partial_fit(block)
-        if page is not None:
-            page.update(block)
-
-    return monitored if isinstance(learner, Monitor) else plain
+    return None
 
 
-def _turn(blocks: list[Floats], step: Callable[[Floats], None]) -> Turn:
-    rows, began = 0, (time.thread_time(), time.process_time(), time.perf_counter())
-    while time.thread_time() - began[0] < _TURN:
-        for block in blocks:
-            step(block)
-            rows += len(block)
-    ended = time.thread_time(), time.process_time(), time.perf_counter()
-    return Turn(*((after - before) / rows for before, after in zip(began, ended, strict=True)))
+class _Times(NamedTuple):
+    thread: float
+    process: float
+    clock: float
+    serving: float
+
+    @classmethod
+    def now(cls, page: Dashboard) -> _Times:
+        return cls(time.thread_time(), time.process_time(), time.perf_counter(), _processor_time(page.address["process"]))
+
+    def since(self, then: _Times) -> _Times:
+        return _Times(*(after - before for after, before in zip(self, then, strict=True)))
 
 
-def _calls(blocks: list[Floats], learner: Any, page: Dashboard) -> Calls:
+def _cost(blocks: list[Floats], learner: Any, page: Dashboard, enough: Callable[[_Times], bool], pause: float = 0.0) -> Cost:
     """Time calls of the page by themselves. Every second time nothing is timed at the same place: looking at the processor's time is a
     system call, which takes longer than most calls of the page, and longest after a block has emptied the caches.
     """
-    own: list[float] = []
-    other: list[float] = []
+    calls: dict[str, list[float]] = {"whole": [], "light": [], "other": []}
     nothing: list[float] = []
-    began = time.thread_time()
-    while time.thread_time() - began < _WATCHED_TURNS * _TURN:
+    began, rows = _Times.now(page), 0
+    while not enough(passed := _Times.now(page).since(began)):
         for i, block in enumerate(blocks):
-            found = learner.update(block) if isinstance(learner, Monitor) else learner.partial_fit(block) and None
-            handed = page.feed.handed_over
+            time.sleep(pause)
+            found = _learned(learner, block)
+            rows += 1 if block.ndim == 1 else len(block)
+            handed, copied = page.feed.handed_over, page.feed.models
+            before = time.thread_time()
             if i % 2:
-                before = time.thread_time()
                 page.update(block, found)
                 spent = time.thread_time() - before
-                (own if page.feed.handed_over > handed else other).append(spent)
+                calls["whole" if page.feed.models > copied else "light" if page.feed.handed_over > handed else "other"].append(spent)
             else:
-                before = time.thread_time()
                 nothing.append(time.thread_time() - before)
                 page.update(block, found)
     looking = statistics.median(nothing)
-    work = time.thread_time() - began - 2 * looking * len(nothing)
-    own, other = ([spent - looking for spent in each] for each in (own, other))
-    return Calls(own, other, 2 * (sum(own) + sum(other)) / work)
+    calls = {name: [spent - looking for spent in each] for name, each in calls.items()}
+    calling = 2 * sum(sum(each) for each in calls.values())
+    learning = passed.thread - 2 * looking * len(nothing) - calling
+    return Cost(calls, learning, calling, passed.process - passed.thread, passed.serving, passed.clock, rows)
+
+
+def _processor_time(process: int) -> float:
+    """Seconds of processor time that a process has had; NaN where that is not easy to tell."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            user, system = file.read().rpartition(b")")[2].split()[11:13]
+    except OSError:
+        return math.nan
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _blocks(D: int, K: int, n: int) -> list[Floats]:
+    X = _rows(D, K)
+    return list(X) if n == 1 else np.array_split(X, len(X) // n)
 
 
 def _rows(D: int, K: int) -> Floats:

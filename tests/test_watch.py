@@ -182,26 +182,109 @@ def test_at_most_four_hand_overs_a_second(monkeypatch: pytest.MonkeyPatch) -> No
     assert taker.row == 2000
 
 
-def test_a_costly_copy_is_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+class Timed:
+    """A feed whose clock and processor times are set by hand; each copy of a model takes a given time, as does sending it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, copying: float = 0.0, sending: float = 0.0) -> None:
+        self.now, self.worked, self.frames = 0.0, 0.0, []
+        monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: self.worked)
+        self.copying, self.sending = copying, sending
+        self.feed = Feed(self._offer)
+        self.page: Any = object.__new__(Dashboard)  # all but its process
+        self.page.feed, self.page._monitor, self.page.settings = self.feed, None, PageSettings()
+        self.page._model = OnlinePCA(K).fit(data(50))
+
+    def _offer(self, make: Any) -> bool:
+        self.frames.append(make())
+        if self.frames[-1].state is not None:
+            self.worked += self.copying
+        return True
+
+    def update(self, calls: int, work: float, clock: float, block: Any = None) -> int:
+        """Show block after block, each after so much processor's and clock's time; returns the number of models that were copied."""
+        before, block = self.models, data(1) if block is None else block
+        for _ in range(calls):
+            self.now += clock
+            self.worked += work
+            count = len(self.frames)
+            self.page.update(block)
+            if len(self.frames) > count:
+                self.feed.sent(self.frames[-1], self.sending if self.frames[-1].state is not None else 0.0)
+        return self.models - before
+
+    @property
+    def models(self) -> int:
+        return sum(frame.state is not None for frame in self.frames)
+
+
+def test_a_costly_copy_is_made_seldom_and_the_numbers_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's processor time goes by at the rate of the clock, and then stands still."""
-    clock, worked = [0.0], [0.0]
-    monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: worked[0])
+    timed = Timed(monkeypatch, copying=0.01, sending=0.01)
+    assert timed.update(1500, 0.01, 0.01) == 3, "20 ms of copying and sending are 0.4 % of the time every five seconds"
+    assert len(timed.frames) >= 50, "the rows and their number are handed over four times a second"
+    assert timed.frames[-1].facts.every == pytest.approx(5.0, abs=0.1), "the page is not told how often the model is copied"
+    assert timed.update(1000, 0.0, 0.1) == 2, "a learner that waits hands over within a share of the clock's time: every 40 seconds"
+    assert timed.feed.row == 2500
 
-    def offer(make: Any) -> bool:
-        worked[0] += 0.02
-        return bool(make())
 
-    taker, model = Feed(offer), OnlinePCA(K).fit(data(50))
-    for _ in range(1000):
-        clock[0] += 0.01
-        worked[0] += 0.01
-        taker.take(model, data(1))
-    assert taker.handed_over == 3, "20 ms each are a two-hundredth of the time at one in four seconds"
-    for _ in range(500):
-        clock[0] += 0.1
-        taker.take(model, data(1))
-    assert taker.handed_over == 5, "a learner that waits hands over all the same, within a thousandth of the clock's time"
+@pytest.mark.parametrize(("copying", "sending", "block"), [(1e-4, 2e-4, 0.002), (1e-3, 2e-3, 0.01), (0.02, 0.02, 0.1)])
+def test_the_page_takes_less_than_a_hundredth_of_the_time(
+    copying: float, sending: float, block: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying, sending, and copying rows, in 20 seconds of a learner that works all the time."""
+    timed = Timed(monkeypatch, copying, sending)
+    timed.update(round(20.0 / block), block, block)
+    assert timed.models >= 2
+    most = 0.01 * 20.0 + copying + sending  # the newest copy is paid for later
+    assert timed.feed.spent == pytest.approx((copying + sending) * timed.models)
+    assert timed.feed.spent < most, f"{timed.feed.spent:.3f} s of 20 were spent on the page"
+
+
+def test_most_calls_only_count_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed(monkeypatch)
+    taken: list[int] = []
+    take = timed.feed.take
+    monkeypatch.setattr(timed.feed, "take", lambda model, rows, **more: (taken.append(len(rows)), take(model, rows, **more)))
+    for block in (data(100), data(7), data(1)[0]):
+        for _ in range(1000):
+            timed.now += 0.0001
+            timed.page.update(block)
+    assert timed.feed.row == 1000 * (100 + 7 + 1), "rows were miscounted"
+    assert len(taken) <= 200, "more than 20 times a second, and for the rows of a slot, something was done"
+
+
+def test_what_a_burst_leaves_behind_is_shown_while_the_stream_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed(monkeypatch, copying=1e-4)
+    model = timed.page._model
+    for block in data(600).reshape(20, 30, -1):
+        model.partial_fit(block)
+        timed.update(1, 0.001, 0.001, block)
+    assert timed.frames[-1].row < 600, "the test needs rows that came after the last hand-over"
+    timed.now += 0.2
+    timed.feed.late(model)
+    timed.now += 0.2
+    timed.feed.late(model)
+    assert timed.frames[-1].row == timed.frames[-1].facts.samples - 50 == 600, "the last rows of a burst wait for the next burst"
+    assert timed.frames[-1].state is not None, "the model is not shown as it is"
+    count = len(timed.frames)
+    timed.now += 10.0
+    timed.feed.late(model)
+    assert len(timed.frames) == count, "nothing has changed, and it was handed over again"
+    for _ in range(2):
+        model.partial_fit(data(1))
+        timed.update(1, 0.001, 0.001)
+    model.partial_fit(data(40))  # and `update` is still to come
+    for _ in range(3):
+        timed.now += 0.3
+        timed.feed.late(model)
+    assert timed.frames[-1].row == 602
+    assert timed.frames[-1].state is None, "a model was handed over that has learned rows which it is to score"
+    with model._fitted().lock:
+        thread = threading.Thread(target=lambda: [timed.feed.late(model) for _ in range(3)])
+        thread.start()
+        thread.join(30.0)
+        assert not thread.is_alive(), "the sending thread waits for a learner"
 
 
 def test_what_waits_for_a_page_that_does_not_listen_is_bounded() -> None:
@@ -712,7 +795,8 @@ def test_a_page_that_hangs_or_is_killed_changes_nothing(tmp_path: Path, monkeypa
     monkeypatch.setattr(dashboard, "_END", 0.2)
     monkeypatch.setattr(feed, "EVERY", 0.0)
     monkeypatch.setattr(feed, "_SLOT", 0.0)
-    monkeypatch.setattr(feed, "_SHARE", 0)
+    for name in ("_MODEL_SHARE", "_FRAME_SHARE", "_ROWS_SHARE"):
+        monkeypatch.setattr(feed, name, 1e9)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     heard: list[dict[str, Any]] = []
     X = np.random.default_rng(0).standard_normal((500, 600))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 from online_psp.watch import frames
-from online_psp.watch.feed import Feed
+from online_psp.watch.feed import EVERY, Feed, learned_by
 from online_psp.watch.frames import Facts, Frame
 from online_psp.watch.settings import PageSettings, check_installed
 
@@ -90,8 +90,7 @@ class Dashboard:
             self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
         self._facts, self._on_served = facts or Facts, on_served
         self._status = "running", ""
-        self.feed = Feed(self._offer, self._now, monitored=self._monitor is not None)
-        self.feed.row = seen_by(watched)
+        self.feed = Feed(self._offer, self._now, self._monitor is not None, seen_by(watched))
         if self._monitor is not None:
             self._monitor.witness = self.feed.witness
         self._frames: queue.Queue[Frame | None] = queue.Queue(maxsize=1)
@@ -120,10 +119,11 @@ class Dashboard:
         numbers : (n,), optional
             Numbers of the rows in their source, from 1 and ascending.
         """
-        if found is None and ids is None and numbers is None and type(rows) is np.ndarray and rows.ndim == 2 and self._monitor is None:
-            if self.feed.passes(rows):
-                return
-        elif not hasattr(rows, "shape"):
+        feed, plain = self.feed, found is None and ids is None and numbers is None and type(rows) is np.ndarray
+        if plain and time.monotonic() < feed.wakes:
+            feed.passed.append(1 if rows.ndim == 1 else len(rows))
+            return
+        if not hasattr(rows, "shape"):
             rows = np.asarray(rows)
         if len(rows.shape) == 1:
             rows = rows[np.newaxis]
@@ -131,7 +131,7 @@ class Dashboard:
             raise TypeError("The page of a Monitor shows what the monitor says: page.update(rows, monitor.update(rows)).")
         if ids is not None:
             self._name_ids(ids, rows.shape[0])
-        self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+        feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
 
     def _name_ids(self, ids: Any, rows: int) -> None:
         """Name ID columns that have no names."""
@@ -242,10 +242,22 @@ class Dashboard:
         file: Any = self._process.stdin
         with contextlib.suppress(OSError, ValueError):
             frames.write(file, asdict(self._told))
-            while (frame := self._frames.get()) is not None:
+            while (frame := self._next()) is not None:
+                began = time.thread_time()
                 frames.write(file, frame)
+                self.feed.sent(frame, time.thread_time() - began)
         with contextlib.suppress(OSError, ValueError):
             file.close()
+
+    def _next(self) -> Frame | None:
+        """The next frame to send, or None at the end; while there is none, see whether the stream has paused."""
+        while True:
+            try:
+                return self._frames.get(timeout=EVERY)
+            except queue.Empty:
+                if not self.alive:
+                    return None
+                self.feed.late(self._model)
 
     def _listen(self) -> None:
         """Listen to the serving process: where the page is, and when it ends."""
@@ -266,9 +278,7 @@ class Dashboard:
 
 def seen_by(watched: OnlinePCA | Monitor) -> int:
     """Rows seen so far, without reading the model out."""
-    if isinstance(watched, Monitor):
-        return watched.n_rows
-    return watched._fitted().moments.count if watched.__sklearn_is_fitted__() else 0
+    return watched.n_rows if isinstance(watched, Monitor) else learned_by(watched)
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -1,10 +1,9 @@
 """The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
 
-A hand-over is a copy of the model's state, of a few rows, and of what the monitor said. Nothing is read out, projected, pickled or drawn
-here: a thread sends the copies away, and the page's process does the rest. The model is copied at most four times a second, and as long as
-that is not more than a two-hundredth of the learner's processor time. A learner that waits for its rows, or for a busy machine, has little
-of that: it may hand over once a second all the same, within a thousandth of the clock's time. So a model whose copy takes long is copied
-seldom. Most calls only count their rows and look at the clock.
+Nothing is read out, projected, pickled or drawn here: a thread sends copies away, and the page's process does the rest. There are three
+kinds of work, each with a budget of its own. A few rows are copied, up to twenty times a second. A *hand-over* sends them, with the
+monitor's scores, at most four times a second. The model goes with it whenever its budget allows: a model whose copy takes long is copied
+seldom. What the sending thread needs is charged as well. All other calls look at the clock and count their rows.
 """
 
 from __future__ import annotations
@@ -26,17 +25,15 @@ from online_psp.monitoring import Alarm, Update
 from online_psp.monitoring.scores import Snapshot, contributions_by
 from online_psp.pca import OnlinePCA
 from online_psp.pca.files import pca_state
+from online_psp.watch.budget import Budget
 from online_psp.watch.frames import Facts, Frame, Piece, Witness
 from online_psp.watch.waiting import WaitingScores
 
 EVERY = 0.25
 """Least seconds between two hand-overs."""
-_SHARE = 200  # a hand-over may take one part in so many of the time
-_SELDOM = 1.0  # seconds after which the clock's time counts too,
-_SELDOM_SHARE = 1000  # and a hand-over may take one part in so many of that: on a busy machine little of it is the learner's
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
-_SLOT_SHARE = 400  # copying rows may take one part in so many of the processor time, or happens four times a second
+_MODEL_SHARE, _FRAME_SHARE, _ROWS_SHARE = 0.004, 0.002, 0.002  # of the learner's processor time; less than 1 % together
 _PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
 _WITNESSES = 16
@@ -53,34 +50,56 @@ class Feed:
         Returns the `Facts` of a run.
     monitored : bool
         Whether a monitor scores every row.
+    row : int
+        Number of the newest row so far.
     """
 
     def __init__(
-        self, offer: Callable[[Callable[[], Frame]], bool], facts: Callable[[], Facts] | None = None, monitored: bool = False
+        self,
+        offer: Callable[[Callable[[], Frame]], bool],
+        facts: Callable[[], Facts] | None = None,
+        monitored: bool = False,
+        row: int = 0,
     ) -> None:
         self._offer, self._facts, self._monitored = offer, facts or Facts, monitored
         self._lock = threading.RLock()
-        self.row = 0
-        """Number of the newest row."""
+        self.passed: deque[int] = deque()
+        """Numbers of rows that were given while nothing was to be done."""
+        self.wakes = -math.inf
+        """Time on the monotonic clock from which on `take` has to be called; before it, an entry in `passed` is enough."""
         self.handed_over = 0
         """Number of frames."""
+        self.models = 0
+        """Number of frames with a model."""
+        self._row = row
+        self._copies, self._frames, self._rows = Budget(_MODEL_SHARE, EVERY), Budget(_FRAME_SHARE, EVERY), Budget(_ROWS_SHARE, _SLOT)
         self._look_next = -math.inf  # clock's time from which on it may be time to copy something
-        self._last_cost = 0.0
-        self._last = self._last_work = -math.inf  # clock's and processor's time of the last hand-over
-        self._slot_rows = 0
-        self._slot_ends = self._slot_work = -math.inf  # clock's time up to which, processor's time from which on rows are copied
-        self._slot_cost = 0.0
+        self._slot_rows, self._slot_ends = 0, -math.inf  # rows that may still be copied, up to which time
         self._pieces: deque[Piece] = deque()
         self._scores = WaitingScores(_SCORED_ROWS)
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
         self._unplaced: list[tuple[Alarm, AnyRows, Snapshot, tuple[float, float]]] = []
         self._waiting_rows = self._alarms = self._outliers = 0
         self._told: dict[str, Any] | None = None
+        self._shown = self._copied = self._noticed = row  # newest row of the last frame, of the last model, and when `late` looked last
+        self._ahead: int | None = None  # rows that the model had learned, less those counted here, when it was copied last
+
+    @property
+    def row(self) -> int:
+        """Number of the newest row."""
+        with self._lock:
+            self._count_passed()
+            return self._row
 
     @property
     def uncharted(self) -> int:
         """Scored rows that the charts leave out, because the page did not keep up."""
         return self._scores.dropped
+
+    @property
+    def spent(self) -> float:
+        """Processor time that copies, and the thread that sends them, have taken so far, in seconds."""
+        return self._copies.spent + self._frames.spent + self._rows.spent
 
     def tell(self, **told: Any) -> None:
         """Tell the page more about the source."""
@@ -117,48 +136,81 @@ class Feed:
         """
         with self._lock:
             now, count = time.monotonic(), rows.shape[0]
+            self._count_passed()
             if count and found is not None:
                 self._keep_scores(count, numbers, found)
-            first = self.row + 1
+            first = self._row + 1
             if count:
-                self.row = self.row + count if numbers is None else int(numbers[-1])
+                self._row = self._row + count if numbers is None else int(numbers[-1])
             early = now < self._look_next
-            if early and not (self._slot_rows and now < self._slot_ends):
+            if early and not self._slot_is_open(now):
                 return
             if numbers is None:
                 numbers = np.arange(first, first + count)
-            if early:
-                self._sample(rows, numbers, ids)
-                return
-            self._look_next = now + _SLOT
-            work = time.thread_time()
-            if work >= self._slot_work + _SLOT_SHARE * self._slot_cost or now >= self._slot_ends + EVERY:
-                self._slot_ends, self._slot_work, self._slot_cost = now + _SLOT, work, 0.0
-                self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
-                self._sample(rows, numbers, ids)
-            if self._is_due(now, work):
-                self._hand_over(model, now)
+            self._work(model, rows, numbers, ids, now, early)
+            self.wakes = -math.inf if self._monitored or self._slot_is_open(now) else self._look_next
 
-    def passes(self, rows: Any) -> bool:
-        """Count rows of which nothing is to be copied now, and say so. Of a plain loop most calls are of this kind: it is kept short."""
+    def _work(self, model: OnlinePCA, rows: Any, numbers: NDArray[np.int64], ids: Any, now: float, early: bool) -> None:
+        """Copy rows, and hand over, where the budgets allow it."""
+        work = time.thread_time()
+        if not early:
+            self._look_next = now + _SLOT
+            if self._rows.is_due(now, work):
+                self._rows.begin(now, work)
+                self._slot_ends = now + _SLOT
+                self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
+        if self._slot_is_open(now):
+            self._sample(rows, numbers, ids)
+        copied = time.thread_time()
+        self._rows.charge(copied - work)
+        if not early and self._frames.is_due(now, copied):
+            self._hand_over(model, now, copied, self._copies.is_due(now, copied))
+
+    def sent(self, frame: Frame, cost: float) -> None:
+        """Charge the processor time that sending a frame has taken, in seconds."""
         with self._lock:
-            now = time.monotonic()
-            if now >= self._look_next or (self._slot_rows and now < self._slot_ends):
-                return False
-            self.row += len(rows)
-            return True
+            (self._frames if frame.state is None else self._copies).charge(cost)
+
+    def late(self, model: OnlinePCA) -> None:
+        """Hand over what is left when a stream pauses. The sending thread calls this now and then; most calls find nothing to do.
+
+        While the model learns, it is left alone. It is left out, too, if it has learned rows that were not given to `take` yet: those
+        are to be scored by a model that does not know them.
+        """
+        with self._lock:
+            now, row = time.monotonic(), self.row
+            paused, self._noticed = row == self._noticed, row
+            if not paused or row == self._copied or not self._frames.is_due(now, math.inf):
+                return
+            lock = model._fitted().lock if model.__sklearn_is_fitted__() else None
+            if lock is None or not lock.acquire(blocking=False):
+                return
+            try:
+                whole = self._copies.is_due_in_pause(now) and learned_by(model) - row == self._ahead
+                if whole or row > self._shown:
+                    self._hand_over(model, now, time.thread_time(), whole)
+            finally:
+                lock.release()
 
     def finish(self, model: OnlinePCA) -> Frame:
         """The last frame, whatever the time."""
         with self._lock:
-            return self._frame(model, time.monotonic())
+            self._count_passed()
+            return self._frame(model, time.monotonic(), True)
+
+    def _count_passed(self) -> None:
+        """Count the rows of calls that did nothing else."""
+        while self.passed:
+            self._row += self.passed.popleft()
+
+    def _slot_is_open(self, now: float) -> bool:
+        return self._slot_rows > 0 and now < self._slot_ends
 
     def _sample(self, rows: Any, numbers: NDArray[np.int64], ids: Any) -> None:
         """Copy some rows, evenly spaced, as many as this slot of time has room for."""
         count = min(self._slot_rows, len(numbers))
         if not count:
             return
-        began = time.perf_counter()
         self._slot_rows -= count
         chosen = len(numbers) - 1 - (np.arange(count)[::-1] * len(numbers)) // count  # the newest is always among them
         self._pieces.append(Piece(numbers[chosen], _copied(rows, chosen), _texts(ids, chosen)))
@@ -166,17 +218,16 @@ class Feed:
         most = min(_PIECE_ROWS, _PIECE_BYTES // (8 * max(1, rows.shape[1])))
         while self._waiting_rows > most and len(self._pieces) > 1:
             self._waiting_rows -= len(self._pieces.popleft().numbers)
-        self._slot_cost += time.perf_counter() - began
 
     def _keep_scores(self, count: int, numbers: NDArray[np.int64] | None, found: Update) -> None:
         """Keep what a monitor said about the next rows; by default their numbers continue from the last."""
         self._monitored = True
         if count == 1 and not self._unplaced:
             self._outliers += bool(found.outlier)
-            self._scores.add_one(self.row + 1 if numbers is None else int(numbers[0]), found)
+            self._scores.add_one(self._row + 1 if numbers is None else int(numbers[0]), found)
             return
         if numbers is None:
-            numbers = np.arange(self.row + 1, self.row + count + 1)
+            numbers = np.arange(self._row + 1, self._row + count + 1)
         found = Update(*(np.atleast_1d(field) for field in found))
         places = np.flatnonzero(found.drift != "") if self._unplaced else ()
         for at, (alarm, row, seen, limits) in enumerate(self._unplaced):
@@ -186,29 +237,42 @@ class Feed:
         self._outliers += int(np.count_nonzero(found.outlier))
         self._scores.add(numbers, found)
 
-    def _is_due(self, now: float, work: float) -> bool:
-        passed, cost = now - self._last, self._last_cost
-        return passed >= EVERY and (work - self._last_work >= _SHARE * cost or passed >= max(_SELDOM, _SELDOM_SHARE * cost))
+    def _hand_over(self, model: OnlinePCA, now: float, work: float, whole: bool) -> None:
+        """Offer a frame, with the model or without; if the page is not ready for one, none is made."""
+        made = self._offer(lambda: self._frame(model, now, whole))
+        self._frames.begin(now, work)
+        if made and whole:
+            self._copies.begin(now, work)
+        self.handed_over += made
+        self.models += made and whole
+        (self._copies if made and whole else self._frames).charge(max(0.0, time.thread_time() - work))
 
-    def _hand_over(self, model: OnlinePCA, now: float) -> None:
-        began = time.thread_time()
-        if self._offer(lambda: self._frame(model, now)):
-            self.handed_over += 1
-        self._last, self._last_work = now, time.thread_time()
-        self._last_cost = self._last_work - began
-
-    def _frame(self, model: OnlinePCA, now: float) -> Frame:
+    def _frame(self, model: OnlinePCA, now: float, whole: bool) -> Frame:
         """Copies of everything; no more than that is done here, since the learner waits."""
-        arrays, state = pca_state(model) if model.__sklearn_is_fitted__() else ({}, None)
+        begun = model.__sklearn_is_fitted__()
+        arrays, state = pca_state(model) if begun and whole else ({}, None)
         facts = self._facts()._replace(
-            monitored=self._monitored, outliers=self._outliers if self._monitored else None, alarms=self._alarms, uncharted=self.uncharted
+            samples=learned_by(model) if begun else None,
+            every=self._copies.interval,
+            monitored=self._monitored,
+            outliers=self._outliers if self._monitored else None,
+            alarms=self._alarms,
+            uncharted=self.uncharted,
         )
-        frame = Frame(now, self.row, facts, arrays, state, list(self._pieces), self._scores.take(), list(self._witnesses), self._told)
+        frame = Frame(now, self._row, facts, arrays, state, list(self._pieces), self._scores.take(), list(self._witnesses), self._told)
+        self._shown = self._row
+        if state is not None:
+            self._copied, self._ahead = self._row, learned_by(model) - self._row
         self._pieces.clear()
         self._witnesses.clear()
         self._waiting_rows = 0
         self._told = None
         return frame
+
+
+def learned_by(model: OnlinePCA) -> int:
+    """Rows that a model has learned, without reading it out."""
+    return int(model._fitted().moments.count) if model.__sklearn_is_fitted__() else 0
 
 
 def witnessed(alarm: Alarm, number: int, row: AnyRows, seen: Snapshot, limits: tuple[float, float]) -> Witness:

@@ -65,6 +65,10 @@ class Facts(NamedTuple):
     """Seconds since the last checkpoint."""
     total: int | None = None
     """Rows that there will be, where that is known."""
+    samples: int | None = None
+    """Rows that the model has learned, where the model itself is not handed over each time."""
+    every: float | None = None
+    """Seconds between the last two copies of the model."""
     monitored: bool = False
     """Whether a monitor scores every row."""
     outliers: int | None = None

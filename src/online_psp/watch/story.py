@@ -96,7 +96,7 @@ class Story:
         self._take_rows(frame)
         for witness in frame.witnesses:
             self.witness(witness)
-        if self.model is not None:
+        if self.model is not None and frame.state is not None:
             self._read(self.model)
         self.refresh()
 
@@ -268,7 +268,8 @@ class Story:
         if model is not None:
             ratios = model.explained_variance_ratio_
             told |= {
-                "samples": model.n_samples_seen_,
+                "samples": model.n_samples_seen_ if facts.samples is None else facts.samples,
+                "every": facts.every,
                 "features": int(model.n_features_in_),
                 "components": int(model.n_components_),
                 "explained": _json(float(ratios.sum())),

@@ -140,12 +140,16 @@ function show_table(f) {
 
 // Components
 
+function pace() {
+  const every = live(facts_now) ? facts_now.every : 0;
+  return every > 2 ? " This model is large: it is copied about every " + duration(every) + ", so that learning is not slowed." : "";
+}
 const SHADES = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D1F", "#8A8A8A"];
 function show_components() {
   const told = read(components), list = $("components"), images = told.components.some((each) => each.image);
   list.className = images ? "images" : "";
   const some = told.components.length < facts_now.components ? "The first " + told.components.length + " of " + counted(facts_now.components) + ". " : "";
-  put($("w-components"), !told.components.length ? "None yet." : some + (images ? "Blue is negative, white is zero, vermilion is positive." : "The features with the largest loadings, and the share of the variance."));
+  put($("w-components"), !told.components.length ? "None yet." : some + (images ? "Blue is negative, white is zero, vermilion is positive." : "The features with the largest loadings, and the share of the variance.") + pace());
   while (list.children.length > told.components.length) list.lastChild.remove();
   told.components.forEach((each, i) => {
     if (!list.children[i]) list.append(make("li"));

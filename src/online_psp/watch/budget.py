@@ -1,0 +1,58 @@
+"""How often something may be done for the page, so that it takes no more than a share of the learner's time."""
+
+from __future__ import annotations
+
+import math
+
+_CLOCK_SHARE = 0.0005  # of the clock's time, where the learner gets little processor time: it waits for rows, or the machine is busy
+
+
+class Budget:
+    """Says when to do something again: once it has taken no more than its share of the learner's processor time since the last time.
+
+    Parameters
+    ----------
+    share : float
+        Share of the learner's processor time.
+    every : float
+        Least seconds between two times.
+    """
+
+    def __init__(self, share: float, every: float) -> None:
+        self.share, self.every = share, every
+        self.interval: float | None = None
+        """Seconds between the last two times."""
+        self.spent = 0.0
+        """Processor time that all of them have taken, in seconds."""
+        self._cost = 0.0
+        self._last = self._last_work = -math.inf
+
+    def is_due(self, now: float, work: float) -> bool:
+        """Whether it may be done.
+
+        Parameters
+        ----------
+        now : float
+            Time on the clock, in seconds.
+        work : float
+            Processor time of the learner, in seconds.
+        """
+        passed = now - self._last
+        if passed < self.every:
+            return False
+        return (work - self._last_work) * self.share >= self._cost or passed * _CLOCK_SHARE >= self._cost
+
+    def is_due_in_pause(self, now: float) -> bool:
+        """Whether it may be done while the learner has nothing to do, so that the clock's time counts as the learner's."""
+        passed = now - self._last
+        return passed >= self.every and passed * self.share >= self._cost
+
+    def begin(self, now: float, work: float) -> None:
+        """Note that it is done now; `charge` says later what it has cost."""
+        self.interval = now - self._last if math.isfinite(self._last) else None
+        self._last, self._last_work, self._cost = now, work, 0.0
+
+    def charge(self, cost: float) -> None:
+        """Add processor time to what it has cost this time, in seconds."""
+        self._cost += cost
+        self.spent += cost
