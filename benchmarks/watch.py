@@ -34,7 +34,7 @@ _SIZES = (
     ("Monitor", 10, 4, BLOCK),
     ("Monitor", 784, 16, BLOCK),
 )
-_SECONDS = 8.0  # of the learner's processor time
+_SECONDS = 4.0  # of the learner's processor time
 _SLOW, _SLOW_SECONDS = 0.1, 10.0  # a slow stream: seconds between two blocks, and seconds of the clock
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9

@@ -224,8 +224,8 @@ def test_a_costly_copy_is_made_seldom_and_the_numbers_come_all_the_same(monkeypa
     assert timed.update(1500, 0.01, 0.01) == 3, "20 ms of copying and sending are 0.4 % of the time every five seconds"
     assert len(timed.frames) >= 50, "the rows and their number are handed over four times a second"
     assert timed.frames[-1].facts.every == pytest.approx(5.0, abs=0.1), "the page is not told how often the model is copied"
-    assert timed.update(1000, 0.0, 0.1) == 2, "a learner that waits hands over within a share of the clock's time: every 40 seconds"
-    assert timed.feed.row == 2500
+    assert timed.update(1500, 0.0, 0.2) == 3, "a learner that waits hands over within a share of the clock's time: every 100 seconds"
+    assert timed.feed.row == 3000
 
 
 @pytest.mark.parametrize(("copying", "sending", "block"), [(1e-4, 2e-4, 0.002), (1e-3, 2e-3, 0.01), (0.02, 0.02, 0.1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-_CLOCK_SHARE = 0.0005  # of the clock's time, where the learner gets little processor time: it waits for rows, or the machine is busy
+_CLOCK_SHARE = 0.0002  # of the clock's time, where the learner gets little processor time: it waits for rows, or the machine is busy
 
 
 class Budget:
@@ -37,10 +37,12 @@ class Budget:
         work : float
             Processor time of the learner, in seconds.
         """
-        passed = now - self._last
-        if passed < self.every:
-            return False
-        return (work - self._last_work) * self.share >= self._cost or passed * _CLOCK_SHARE >= self._cost
+        return self.wait(now, work) <= 0.0
+
+    def wait(self, now: float, work: float) -> float:
+        """Seconds on the clock before which it cannot be due, even if the learner gets all the processor time from now on."""
+        passed, paid = now - self._last, work - self._last_work
+        return max(self.every - passed, min(self._cost / self.share - paid, self._cost / _CLOCK_SHARE - passed))
 
     def is_due_in_pause(self, now: float) -> bool:
         """Whether it may be done while the learner has nothing to do, so that the clock's time counts as the learner's."""

@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 from online_psp.watch import frames
-from online_psp.watch.feed import EVERY, Feed, learned_by
+from online_psp.watch.feed import Feed, learned_by
 from online_psp.watch.frames import Facts, Frame
 from online_psp.watch.settings import PageSettings, check_installed
 
 _START = 60.0  # seconds that the page may take to be served
+_PAUSE = 1.0  # seconds without a frame after which it is seen whether the stream has paused
 _END = 5.0  # seconds for the last frame to arrive
 
 
@@ -253,7 +254,7 @@ class Dashboard:
         """The next frame to send, or None at the end; while there is none, see whether the stream has paused."""
         while True:
             try:
-                return self._frames.get(timeout=EVERY)
+                return self._frames.get(timeout=_PAUSE)
             except queue.Empty:
                 if not self.alive:
                     return None

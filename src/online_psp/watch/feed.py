@@ -33,6 +33,7 @@ EVERY = 0.25
 """Least seconds between two hand-overs."""
 _SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
+_SLOT_CALLS = 8  # a call takes time beyond what is charged: rows that come one by one are copied less often
 _MODEL_SHARE, _FRAME_SHARE, _ROWS_SHARE = 0.004, 0.002, 0.002  # of the learner's processor time; less than 1 % together
 _PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
 _SCORED_ROWS = 1 << 18  # scores of one hand-over
@@ -74,7 +75,8 @@ class Feed:
         self._row = row
         self._copies, self._frames, self._rows = Budget(_MODEL_SHARE, EVERY), Budget(_FRAME_SHARE, EVERY), Budget(_ROWS_SHARE, _SLOT)
         self._look_next = -math.inf  # clock's time from which on it may be time to copy something
-        self._slot_rows, self._slot_ends = 0, -math.inf  # rows that may still be copied, up to which time
+        self._slot_rows = self._slot_calls = 0  # that may still be copied, and in so many calls,
+        self._slot_ends = -math.inf  # up to this time on the clock
         self._pieces: deque[Piece] = deque()
         self._scores = WaitingScores(_SCORED_ROWS)
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
@@ -154,17 +156,18 @@ class Feed:
         """Copy rows, and hand over, where the budgets allow it."""
         work = time.thread_time()
         if not early:
-            self._look_next = now + _SLOT
             if self._rows.is_due(now, work):
                 self._rows.begin(now, work)
-                self._slot_ends = now + _SLOT
+                self._slot_ends, self._slot_calls = now + _SLOT, _SLOT_CALLS
                 self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
         if self._slot_is_open(now):
             self._sample(rows, numbers, ids)
         copied = time.thread_time()
         self._rows.charge(copied - work)
-        if not early and self._frames.is_due(now, copied):
-            self._hand_over(model, now, copied, self._copies.is_due(now, copied))
+        if not early:
+            if self._frames.is_due(now, copied):
+                self._hand_over(model, now, copied, self._copies.is_due(now, copied))
+            self._look_next = now + max(_SLOT, min(self._rows.wait(now, copied), self._frames.wait(now, copied)))
 
     def sent(self, frame: Frame, cost: float) -> None:
         """Charge the processor time that sending a frame has taken, in seconds."""
@@ -204,7 +207,7 @@ class Feed:
             self._row += self.passed.popleft()
 
     def _slot_is_open(self, now: float) -> bool:
-        return self._slot_rows > 0 and now < self._slot_ends
+        return self._slot_rows > 0 and self._slot_calls > 0 and now < self._slot_ends
 
     def _sample(self, rows: Any, numbers: NDArray[np.int64], ids: Any) -> None:
         """Copy some rows, evenly spaced, as many as this slot of time has room for."""
@@ -212,6 +215,7 @@ class Feed:
         if not count:
             return
         self._slot_rows -= count
+        self._slot_calls -= 1
         chosen = len(numbers) - 1 - (np.arange(count)[::-1] * len(numbers)) // count  # the newest is always among them
         self._pieces.append(Piece(numbers[chosen], _copied(rows, chosen), _texts(ids, chosen)))
         self._waiting_rows += count
