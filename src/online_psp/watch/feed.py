@@ -155,11 +155,10 @@ class Feed:
     def _work(self, model: OnlinePCA, rows: Any, numbers: NDArray[np.int64], ids: Any, now: float, early: bool) -> None:
         """Copy rows, and hand over, where the budgets allow it."""
         work = time.thread_time()
-        if not early:
-            if self._rows.is_due(now, work):
-                self._rows.begin(now, work)
-                self._slot_ends, self._slot_calls = now + _SLOT, _SLOT_CALLS
-                self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
+        if not early and self._rows.is_due(now, work):
+            self._rows.begin(now, work)
+            self._slot_ends, self._slot_calls = now + _SLOT, _SLOT_CALLS
+            self._slot_rows = max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.shape[1]))))
         if self._slot_is_open(now):
             self._sample(rows, numbers, ids)
         copied = time.thread_time()
