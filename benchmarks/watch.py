@@ -34,7 +34,7 @@ _SIZES = (
     ("Monitor", 10, 4, BLOCK),
     ("Monitor", 784, 16, BLOCK),
 )
-_SECONDS = 4.0  # of the learner's processor time
+_SECONDS = 3.0  # of the learner's processor time
 _SLOW, _SLOW_SECONDS = 0.1, 10.0  # a slow stream: seconds between two blocks, and seconds of the clock
 _FRAMES, _SCORES = 1000, 4096
 _ROWS = 10**9
@@ -98,7 +98,7 @@ def _slow_stream(D: int, K: int) -> None:
 def _watched(name: str, D: int, K: int) -> Iterator[tuple[Any, Dashboard]]:
     """A learner that is past its exact phase and compilation, on a page that a browser shows."""
     learner: Any = Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K)
-    with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.url):
+    with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.wait(600.0)):
         for block in _blocks(D, K, BLOCK):
             _learn(learner, block, page)
         yield learner, page
@@ -155,7 +155,7 @@ def _cost(blocks: list[Floats], learner: Any, page: Dashboard, enough: Callable[
             else:
                 nothing.append(time.thread_time() - before)
                 page.update(block, found)
-    looking = statistics.median(nothing)
+    looking = statistics.fmean(nothing)  # what disturbs a call disturbs this as well: sums are compared with sums
     calls = {name: [spent - looking for spent in each] for name, each in calls.items()}
     calling = 2 * sum(sum(each) for each in calls.values())
     learning = passed.thread - 2 * looking * len(nothing) - calling
@@ -211,7 +211,7 @@ def _looking(address: str) -> Iterator[Any]:
 def _browser_memory() -> None:
     """A page that stays open while a monitored stream of 10⁹ rows goes by, a million rows a hand-over."""
     model = OnlinePCA(16).fit(_rows(784, 16))
-    with Dashboard(model, PageSettings(title="10⁹ rows", port=0, image=(28, 28))) as page, _looking(page.url) as browser:
+    with Dashboard(model, PageSettings(title="10⁹ rows", port=0, image=(28, 28))) as page, _looking(page.wait(600.0)) as browser:
         if browser is None:
             print("\nThe browser's memory was not measured: chromium and chromedriver are not installed.")
             return

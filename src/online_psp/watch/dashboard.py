@@ -42,7 +42,7 @@ class Dashboard:
     """Show a model, or a monitor, on a live page while it learns.
 
     A separate process serves the page. Learning continues whatever happens to that process or a browser: the learner hands over copies, at
-    most four times a second and less often if they are expensive, and never waits.
+    most four times a second, within a budget of 0.8 % of its time, and never waits.
 
     Parameters
     ----------

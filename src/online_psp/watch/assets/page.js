@@ -99,7 +99,7 @@ function show_words(f) {
   let words;
   if (!scored) words = flat ? "No row is scored: all rows are equal so far." : f.status === "watching" || f.status === "finished" ? "The model has no scores of rows." :
     "No row is scored yet. That begins after 20 rows, or five for each component.";
-  else words = "Row " + counted(n.row) + ", the newest scored: T² " + short(n.t2) + " (limit " + short(n.t2_limit) + "), SPE " + short(n.spe) + " (limit " + short(n.spe_limit) + "). " +
+  else words = "Row " + counted(n.row) + ", the newest scored: T² " + short(n.t2) + " (limit " + short(n.t2_limit) + ")" + (full ? "" : ", SPE " + short(n.spe) + " (limit " + short(n.spe_limit) + ")") + ". " +
     (f.afterwards ? "The rows that the file keeps are scored, by the model that has learned them." : f.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
     (f.holes && !f.monitored ? " Rows with missing values are not." : "") +
     (f.uncharted ? " " + counted(f.uncharted) + " rows came too fast to be charted." : "") +
