@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from online_psp import ALGORITHMS
+from online_psp.engine.compiler import kernel
 
 PROBE = """
 import sys, warnings
@@ -151,3 +156,34 @@ def test_ten_runs_cold_and_warm_give_the_same_bytes(tmp_path: Path) -> None:
             found.setdefault(name, set()).add(digest)
     assert len(found) >= (5 if ALL else 1)
     assert {name: len(digests) for name, digests in found.items()} == dict.fromkeys(found, 1)
+
+
+def test_constants_between_kernels_do_not_compile_a_kernel_again() -> None:
+    """The compiler would make one more version of `inner` for each constant; a first call would wait for them all."""
+
+    @kernel
+    def inner(x: float, times: int, twice: bool) -> float:
+        return 2.0 * times * x if twice else times * x
+
+    @kernel
+    def outer(x: float) -> float:
+        return inner(x, 0, False) + inner(x, 1, True) + inner(x, 3, False)
+
+    assert outer(1.5) == 7.5
+    made: Any = inner
+    assert len(made.signatures) == 1, f"inner was compiled for {made.signatures}"
+
+
+@pytest.mark.parametrize("name", ["ipca", "ccipca"])
+def test_a_recurrence_is_compiled_for_one_layout(name: str) -> None:
+    """However samples get their coordinates: from inner products, from the features themselves, or by Householder's method."""
+    rng = np.random.default_rng(5)
+    wide = rng.standard_normal((40, 200))
+    nearly = wide[:1] + 1e-9 * rng.standard_normal((40, 200))  # inner products do not tell these rows apart
+    for X in (wide, nearly, np.asfortranarray(wide[:, :20])):
+        model = ALGORITHMS[name](4)
+        model.fit_block(X)
+        model.fit_next(X[0])
+    recur: Any = importlib.import_module(f"online_psp.algorithms.{name}").recur
+    layouts = {argument.layout for signature in recur.signatures for argument in signature if hasattr(argument, "layout")}
+    assert layouts == {"C"}, f"recur was compiled for layouts {sorted(layouts)}"

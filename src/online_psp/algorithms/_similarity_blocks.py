@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from online_psp.engine.compiler import kernel
+from online_psp.engine.compiler import inlined_kernel, kernel
 from online_psp.engine.store import put_and_multiply
 from online_psp.engine.tiles import add_matrix_product, add_product, add_strips, into_strips, multiply_strips, strips_for
 from online_psp.engine.types import Array, Floats
@@ -66,7 +66,7 @@ class Watch(NamedTuple):
     """The smallest eigenvalue, relative to the largest, that can be told from rounding."""
 
 
-@kernel
+@inlined_kernel
 def is_due(watch: Watch, learned: int, keep: float, level: float, trace: float, condition: float, K: int) -> bool:
     """Whether the guard has to act after some samples; the other arguments are as in `Learned`.
 
@@ -77,14 +77,14 @@ def is_due(watch: Watch, learned: int, keep: float, level: float, trace: float, 
     return watch.since + learned >= max(256, 4 * K) or watch.kept * keep < FAINT
 
 
-@kernel
+@inlined_kernel
 def compress_block(X: Array, first: int, last: int, B: Array, work: Work) -> None:
     """P and G of rows `first` … `last`−1 of X."""
     into_strips(X, first, last, work.strips)
     multiply_strips(work.strips, last - first, B, work.P, work.G)
 
 
-@kernel
+@inlined_kernel
 def expand_block(betas: Floats, B: Array, scale: Scale, M: Floats, work: Work) -> tuple[float, float, float]:
     """Update the weights, s times B, and M for the block in `work`; returns tr M, the share of the old M in it, and the new s."""
     n = len(betas)
@@ -107,7 +107,7 @@ def expand_open(stack: Array, scale: Scale, w: Floats, betas: Floats, Y: Floats,
     return trace, keep, s
 
 
-@kernel
+@inlined_kernel
 def multiplied_in(B: Array, scale: Scale) -> float:
     """Multiply s into the basis if it has become too small; returns the new s."""
     if scale.s > scale.least:
@@ -119,7 +119,7 @@ def multiplied_in(B: Array, scale: Scale) -> float:
     return 1.0
 
 
-@kernel
+@inlined_kernel
 def weigh(Y: Floats, w: Floats, factor: float, n: int, C: Array) -> None:
     """``C = factor (w Y)ᵀ`` for n samples."""
     for k in range(Y.shape[1]):
@@ -127,7 +127,7 @@ def weigh(Y: Floats, w: Floats, factor: float, n: int, C: Array) -> None:
             C[k, j] = factor * w[j] * Y[j, k]
 
 
-@kernel
+@inlined_kernel
 def hand_out(outputs: Floats, first: int, last: int, Y: Array) -> None:
     """Copy the outputs of a block to rows `first` … `last`−1 of Y, in the precision of Y."""
     for i in range(last - first):
@@ -163,7 +163,7 @@ def settle(Y: Floats, betas: Floats, M: Floats) -> tuple[float, float]:
     return trace, keep
 
 
-@kernel
+@inlined_kernel
 def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, Y: Floats, h: Floats) -> bool:
     """The weights times sample n of an open block: ``h = a s B x + Σ_{j<n} w_j (x_j·x) y_j``; returns False if it is not finite."""
     K = h.shape[0]
@@ -180,7 +180,7 @@ def open_input(stack: Array, row: Array, n: int, s: float, a: float, w: Floats, 
     return True
 
 
-@kernel
+@inlined_kernel
 def fade(n: int, alpha: float, a: float, w: Floats) -> float:
     """Update the weights after a step of alpha with sample n: those of the samples, w, in place; that of the old W, `a`, is returned."""
     for j in range(n):

@@ -100,6 +100,13 @@ def _top_of_tridiagonal(a: Floats, b: Floats, n: int, s: Floats) -> float:
 
 
 @kernel
+def _to_unit_length(v: Floats) -> None:
+    length = np.sqrt(np.dot(v, v))
+    for k in range(len(v)):
+        v[k] /= length
+
+
+@kernel
 def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, v: Floats) -> tuple[int, bool]:
     """Write the vector of the largest eigenvalue of the inverse to v; returns the number of steps, and whether they were enough."""
     K = N.shape[0]
@@ -112,10 +119,10 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
     for k in range(K):
         start[k] = -rho * Ny[k] / keep
     start[K] = beta
-    start /= np.sqrt(np.dot(start, start))
+    _to_unit_length(start)
     for k in range(K + 1):
         start[k] += 0.01 * np.cos(1.7 * k * k + 0.3) / np.sqrt(K + 1.0)
-    start /= np.sqrt(np.dot(start, start))
+    _to_unit_length(start)
     steps, enough = 0, False
     for j in range(most):
         _apply(V[j], N, Ny, keep, delta, rho, beta, size, w)
@@ -153,7 +160,7 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
 def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, size: float, r: Floats) -> tuple[float, float]:
     """Scale v to length one and write ``(T v − λ v)/size`` to r; returns λ and the length of r."""
     K = S.shape[0]
-    v /= np.sqrt(np.dot(v, v))
+    _to_unit_length(v)
     symmetric_product(S, v[:K], r[:K])
     along = rho * v[K]
     for k in range(K):
@@ -172,8 +179,8 @@ def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: f
 
 
 @kernel
-def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Floats:
-    """The smallest eigenvector of T from LAPACK, (K+1,)."""
+def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float, v: Floats) -> None:
+    """Write the smallest eigenvector of T, from LAPACK, to v."""
     K = S.shape[0]
     T = np.empty((K + 1, K + 1))
     for i in range(K):
@@ -183,7 +190,9 @@ def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float) -> Float
         T[i, K] = alpha * rho * y[i]
         T[K, i] = T[i, K]
     T[K, K] = alpha * rho * rho
-    return np.linalg.eigh(T)[1][:, 0].copy()
+    vectors = np.linalg.eigh(T)[1]
+    for k in range(K + 1):
+        v[k] = vectors[k, 0]
 
 
 @kernel
@@ -233,19 +242,21 @@ def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: flo
                 if length <= enough:
                     break
                 _apply(r, N, Ny, keep, delta, rho, beta, size, correction)
-                v -= correction
+                for k in range(K + 1):
+                    v[k] -= correction[k]
                 value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             if length <= enough:
                 break
         if fresh:
-            v[:] = _dense(S, y, keep, rho, alpha)
+            _dense(S, y, keep, rho, alpha, v)
             value, length = _residual(v, S, y, keep, rho, alpha, size, r)
             break
         delta = nothing
         invert_shifted(S, delta, N)
         fresh = True
     if v[K] < 0.0:
-        v *= -1.0
+        for k in range(K + 1):
+            v[k] = -v[k]
     return value, delta, steps
 
 

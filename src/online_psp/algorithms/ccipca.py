@@ -117,7 +117,9 @@ def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Flo
         norm = 0.0
         for c in range(m):
             norm += Z[k, c] * Z[k, c]
-        Z[k] /= np.sqrt(norm)
+        norm = np.sqrt(norm)
+        for c in range(m):
+            Z[k, c] /= norm
 
 
 class CCIPCA(FrameAlgorithm):

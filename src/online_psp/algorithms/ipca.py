@@ -184,7 +184,8 @@ def recur(
         keep = 1.0 - alpha
         width = min(m, grow + s + 1)
         x, y, r = rows[s, :width], Y[s - first], np.empty(width)
-        y[:] = 0.0
+        for k in range(K):
+            y[k] = 0.0
         _project(x, Z, plain, P, T, s, y, r)
         norm2, rho2 = 0.0, 0.0
         for c in range(width):
@@ -242,7 +243,10 @@ def recur(
             for j in range(i + 1):
                 S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
         spent += max(0, steps - _FEW_STEPS)
-        if spent > K // 3 and value > 1e-10 * np.trace(S):  # as much as a new inverse costs
+        trace = 0.0
+        for i in range(K):
+            trace += S[i, i]
+        if spent > K // 3 and value > 1e-10 * trace:  # as much as a new inverse costs
             delta, spent = -_BELOW * value, 0  # no eigenvalue of S is below the one that was dropped
             invert_shifted(S, delta, N)
     return delta, spent

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import caching
+from numba.core import caching, types
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
+_FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    "no_cfunc_wrapper": True,  # entry points for C, which nobody calls
+}
 _DIGEST = hashlib.sha256().digest_size
 _said: list[str] = []
 
@@ -45,8 +50,18 @@ def exact_kernel(function: F) -> F:
     return _compiled(function, {**_FLAGS, "fastmath": False})
 
 
+def inlined_kernel(function: F) -> F:
+    """As `kernel`, for a few lines around the calls of other kernels: kernels that call it take its lines into their own.
+
+    Whatever a kernel calls is optimised again with it, so a level less is so much less to wait for at the first call.
+    """
+    return _compiled(function, {**_FLAGS, "inline": "always"})
+
+
 def _compiled(function: F, flags: dict[str, Any]) -> F:
     compiled: Any = numba.njit(**flags)(function)
+    if hasattr(compiled, "get_call_template"):
+        _take_constants_as_numbers(compiled)
     if hasattr(compiled, "enable_caching"):  # it has none if the compiler is switched off
         try:
             compiled._cache = _KernelCache(function)
@@ -54,6 +69,16 @@ def _compiled(function: F, flags: dict[str, Any]) -> F:
             _cannot_keep(error)
     result: F = compiled
     return result
+
+
+def _take_constants_as_numbers(compiled: Any) -> None:
+    """Let other kernels pass constants to a kernel without compiling it once more for each of them."""
+    resolve = compiled.get_call_template
+
+    def resolved(args: Any, kws: Any) -> Any:
+        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    compiled.get_call_template = resolved
 
 
 def _cannot_keep(error: Exception) -> None:

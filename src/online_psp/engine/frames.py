@@ -170,7 +170,7 @@ class Frame:
         self.X, self._source, self._triangular = X, None, True
         if self.D <= K + n:
             self._frame = None
-            self.loaded = B.astype(np.float64), X.astype(np.float64), self.D
+            self.loaded = B.astype(np.float64, order="C"), X.astype(np.float64, order="C"), self.D
             return
         P = matmul(X, B.T).astype(np.float64, copy=False)
         frame = self._factor(P, (gram(X) if G is None else G).astype(np.float64, copy=False))
@@ -256,7 +256,7 @@ class Frame:
     def _load_carefully(self, X: Array) -> None:
         K = self.K
         Q, R = qr(np.concatenate([self.basis, X]).T, mode="economic", overwrite_a=True, check_finite=False)
-        frame: Floats = R.T.astype(np.float64)
+        frame: Floats = R.T.astype(np.float64, order="C")
         # Householder signs are arbitrary; a basis that is orthonormal by construction keeps its own.
         signs = np.where(np.diag(frame) < 0, -1.0, 1.0)
         self._frame = None

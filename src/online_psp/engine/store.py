@@ -78,15 +78,17 @@ def put_and_multiply(stack: Array, last: int, row: Array, products: Array) -> No
     """
     D, zero = stack.shape[1], stack.dtype.type(0)
     if last * D > LARGE_STACK:
-        stack[last] = row
+        for k in range(D):
+            stack[last, k] = row[k]
         np.dot(stack[: last + 1], row, products)
         return
     for i in range(last + 1):
         products[i] = zero
     for start in range(0, D, STRIP):  # short enough that x stays in the caches, long enough to be prefetched
         stop = min(D, start + STRIP)
-        x = row[start:stop]
-        stack[last, start:stop] = x
+        x, kept = row[start:stop], stack[last, start:stop]
+        for k in range(stop - start):
+            kept[k] = x[k]
         i = 0
         while i + 4 <= last + 1:
             one, two, three, four = stack[i, start:stop], stack[i + 1, start:stop], stack[i + 2, start:stop], stack[i + 3, start:stop]

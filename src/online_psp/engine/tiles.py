@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.engine.compiler import kernel
+from online_psp.engine.compiler import inlined_kernel, kernel
 from online_psp.engine.register_tile import VECTOR, register_tile
 from online_psp.engine.sizes import TILED_BASIS
 from online_psp.engine.types import Array, Floats
@@ -41,7 +41,7 @@ def strips_for(rows: int, D: int, dtype: np.dtype[Any]) -> Array:
     return np.empty((-(-D // WIDTH), rows, _PITCH), dtype=dtype)
 
 
-@kernel
+@inlined_kernel
 def _copy_strip(X: Array, first: int, last: int, start: int, width: int, strip: Array) -> None:
     """Copy some columns of rows `first` … `last`−1 of X into a strip."""
     for i in range(first, last):
@@ -50,7 +50,7 @@ def _copy_strip(X: Array, first: int, last: int, start: int, width: int, strip: 
             target[k] = source[k]
 
 
-@kernel
+@inlined_kernel
 def into_strips(X: Array, first: int, last: int, strips: Array) -> None:
     """Copy rows `first` … `last`−1 of X, (n, D), into strips."""
     for q in range(strips.shape[0]):
@@ -179,7 +179,7 @@ def add_rows(B: Array, start: int, width: int, C: Array, X: Array, n: int) -> No
         i += tall
 
 
-@kernel
+@inlined_kernel
 def multiply_strips(strips: Array, n: int, B: Array, P: Floats, G: Floats) -> None:
     """``P = X Bᵀ`` and the lower half of ``G = X Xᵀ`` for n rows in strips.
 
@@ -191,15 +191,18 @@ def multiply_strips(strips: Array, n: int, B: Array, P: Floats, G: Floats) -> No
     G : (≥ n, ≥ n), filled
     """
     K, D = B.shape
-    P[:n] = 0.0
-    G[:n, :n] = 0.0
+    for i in range(n):
+        for j in range(K):
+            P[i, j] = 0.0
+        for j in range(n):
+            G[i, j] = 0.0
     for q in range(strips.shape[0]):
         X, width = strips[q], min(WIDTH, D - q * WIDTH)
         add_row_products(X, B, n, K, q * WIDTH, width, False, P)
         add_row_products(X, X, n, n, 0, width, True, G)
 
 
-@kernel
+@inlined_kernel
 def add_strips(B: Array, C: Array, strips: Array, n: int) -> None:
     """``B ← B + C X`` for n rows in strips, C (K, ≥ n) in the precision of B."""
     D = B.shape[1]
@@ -239,8 +242,11 @@ def combine(A: Array, B: Array, C: Array, X: Array) -> Array:
     """``A B + C X``, (m, D), for A (m, K), B (K, D), C (m, n) and X (n, D), all of one precision: one pass over both."""
     (m, K), n, D = A.shape, X.shape[0], X.shape[1]
     new, factors = np.zeros((m, D), dtype=B.dtype), np.empty((m, K + n), dtype=B.dtype)
-    factors[:, :K] = A
-    factors[:, K:] = C
+    for i in range(m):
+        for j in range(K):
+            factors[i, j] = A[i, j]
+        for j in range(n):
+            factors[i, K + j] = C[i, j]
     strip = np.empty((K + n, WIDTH // 2 + 8), dtype=B.dtype)
     for start in range(0, D, WIDTH // 2):
         width = min(WIDTH // 2, D - start)
@@ -250,12 +256,14 @@ def combine(A: Array, B: Array, C: Array, X: Array) -> Array:
     return new
 
 
-@kernel
+@inlined_kernel
 def times_symmetric(X: Floats, S: Floats, out: Floats) -> None:
     """``out = X S`` for a symmetric S, (K, K)."""
     n, K = X.shape
     if K * K <= TILED_BASIS:
-        out[:] = 0.0
+        for i in range(n):
+            for j in range(K):
+                out[i, j] = 0.0
         add_row_products(X, S, n, K, 0, K, False, out)
     else:
         np.dot(X, S, out)
