@@ -74,6 +74,7 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Pa
     results = []
     with Progress(console=console) as progress:
         task = progress.add_task("compiling, once after installing", total=show.steps(chosen))
+        show.compile_all()
         for result in show.run(chosen):
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
