@@ -27,6 +27,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 
 demo: $(DEMO_READY)
 	$(BIN)/psp demo
+	@echo "psp is $(BIN)/psp; after 'source $(BIN)/activate' it is psp."
 
 # The site, into docs/_build/html; warnings are errors, and so is a link inside it that leads nowhere.
 docs: $(DOCS_READY)

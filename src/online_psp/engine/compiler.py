@@ -76,7 +76,7 @@ def _take_constants_as_numbers(compiled: Any) -> None:
     resolve = compiled.get_call_template
 
     def resolved(args: Any, kws: Any) -> Any:
-        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in dict(kws).items()})
 
     compiled.get_call_template = resolved
 
