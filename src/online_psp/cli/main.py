@@ -65,16 +65,19 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Pa
     from rich.table import Table
 
     from online_psp.engine.extras import need_matplotlib
-    from online_psp.experiments import demo as show
+    from online_psp.experiments.demo_kernels import compiling_beside
 
     need_matplotlib("psp demo")
 
     console = Console()
-    chosen = show.problems()
     results = []
-    with Progress(console=console) as progress:
-        task = progress.add_task("compiling, once after installing", total=show.steps(chosen))
-        show.compile_all()
+    with compiling_beside() as compile_all, Progress(console=console) as progress:
+        task = progress.add_task("compiling, once after installing", total=None)
+        from online_psp.experiments import demo as show  # takes seconds, in which the other process compiles
+
+        chosen = show.problems()
+        progress.update(task, total=show.steps(chosen))
+        compile_all()
         for result in show.run(chosen):
             results.append(result)
             progress.update(task, advance=1, description=f"{result.problem}: {result.method}")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import caching, types
+from numba.core import caching
+from numba.core.types.misc import unliteral
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,7 +77,7 @@ def _take_constants_as_numbers(compiled: Any) -> None:
     resolve = compiled.get_call_template
 
     def resolved(args: Any, kws: Any) -> Any:
-        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in dict(kws).items()})
+        return resolve(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in dict(kws).items()})
 
     compiled.get_call_template = resolved
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +14,10 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import spiked_covariance
 from online_psp.engine.types import Floats
 from online_psp.experiments.baselines import BASELINES, started
+from online_psp.experiments.demo_kernels import SHAPES
 from online_psp.metrics import batch_components, standardize, subspace_error
 
 _SHOWN = ("fsm", "ipca", "ccipca")  # the paper's, but for SM, which has FSM's curve: what is shown must be compiled while somebody waits
-_BESIDE = ("ipca", "ccipca")  # compiled in a second process: together they take about as long as the others
-_COMPILE = "import sys; from online_psp.experiments.demo import compile_kernels; compile_kernels(*sys.argv[1:])"
-_SHAPES = ((1024, 16), (64, 8))
 _IN_PLACE_SAMPLES = 500
 _TIMES = 3
 _SINGLE_SAMPLES = 1500
@@ -55,46 +51,11 @@ def problems() -> list[Problem]:
     """Spiked covariance, and the handwritten digits that ship inside scikit-learn (three passes)."""
     from sklearn.datasets import load_digits
 
-    (D, K), (pixels, few) = _SHAPES
+    (D, K), (pixels, few) = SHAPES
     spiked = spiked_covariance(4000, D, K, rho=0.01, seed=1)
     digits = standardize(load_digits().data)
     passes = np.concatenate([np.random.default_rng(seed).permutation(digits) for seed in range(3)])
     return [Problem(f"spiked, D={D}, K={K}", spiked.X, K, spiked.U), Problem(f"digits, D={pixels}, K={few}", passes, few, None)]
-
-
-def compile_all() -> None:
-    """Compile all that :func:`run` calls, half of it in a second process, before anything is timed.
-
-    The second process hands its half over by the cache on disk. If it cannot, this process compiles that half as well.
-    """
-    beside = subprocess.Popen(
-        [sys.executable, "-P", "-c", _COMPILE, *_BESIDE], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        compile_kernels(*(name for name in _SHOWN if name not in _BESIDE), "OnlinePCA")
-        beside.wait()
-    finally:
-        beside.kill()
-    compile_kernels(*_BESIDE)
-
-
-def compile_kernels(*names: str) -> None:
-    """Let some methods learn from a few rows in every way that :func:`run` does."""
-    from online_psp.pca import OnlinePCA
-
-    for D, K in _SHAPES:
-        X = np.random.default_rng(0).standard_normal((25 * K, D))
-        for name in names:
-            if name == "OnlinePCA":
-                estimator = OnlinePCA(K)
-                _fit_estimator(estimator, X, K)
-                _ = estimator.components_
-                continue
-            model = ALGORITHMS[name](K, D)
-            model.fit_block(X)
-            for x in X:
-                model.fit_next(x)
-            model.get_components()
 
 
 def microseconds(function: Callable[[], Any], samples: int) -> float:
@@ -170,7 +131,7 @@ def _fit_estimator(model: Any, rows: Floats, K: int) -> None:
 
 
 def run(chosen: list[Problem]) -> Iterator[Result]:
-    """Run everything in one thread, after :func:`compile_all`; yields one result at a time."""
+    """Run everything in one thread, after everything is compiled (`demo_kernels`); yields one result at a time."""
     from sklearn.decomposition import IncrementalPCA
     from threadpoolctl import threadpool_limits
 
