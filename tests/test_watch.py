@@ -188,7 +188,8 @@ class Timed:
     """A feed whose clock and processor times are set by hand; each copy of a model takes a given time, as does sending it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, copying: float = 0.0, sending: float = 0.0) -> None:
-        self.now, self.worked, self.frames = 0.0, 0.0, []
+        self.now, self.worked = 0.0, 0.0
+        self.frames: list[Any] = []
         monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: self.now)
         monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: self.worked)
         self.copying, self.sending = copying, sending
@@ -247,7 +248,12 @@ def test_most_calls_only_count_their_rows(monkeypatch: pytest.MonkeyPatch) -> No
     timed = Timed(monkeypatch)
     taken: list[int] = []
     take = timed.feed.take
-    monkeypatch.setattr(timed.feed, "take", lambda model, rows, **more: (taken.append(len(rows)), take(model, rows, **more)))
+
+    def counted(model: Any, rows: Any, **more: Any) -> None:
+        taken.append(len(rows))
+        take(model, rows, **more)
+
+    monkeypatch.setattr(timed.feed, "take", counted)
     for block in (data(100), data(7), data(1)[0]):
         for _ in range(1000):
             timed.now += 0.0001
@@ -283,7 +289,12 @@ def test_what_a_burst_leaves_behind_is_shown_while_the_stream_pauses(monkeypatch
     assert timed.frames[-1].row == 602
     assert timed.frames[-1].state is None, "a model was handed over that has learned rows which it is to score"
     with model._fitted().lock:
-        thread = threading.Thread(target=lambda: [timed.feed.late(model) for _ in range(3)])
+
+        def late() -> None:
+            for _ in range(3):
+                timed.feed.late(model)
+
+        thread = threading.Thread(target=late)
         thread.start()
         thread.join(30.0)
         assert not thread.is_alive(), "the sending thread waits for a learner"
