@@ -79,6 +79,22 @@ def test_damaged_mat_files(tmp_path: Path) -> None:
             OnlinePCA.load(tmp_path / "m.mat")
 
 
+def test_a_file_that_ends_after_any_variable_is_damaged(tmp_path: Path) -> None:
+    """Variables that may be left out, such as `whiten`, are missed all the same: the checksum comes first."""
+    path = tmp_path / "m.mat"
+    OnlinePCA(3, whiten=True).fit(rows(30, 6)).save(path)
+    data = path.read_bytes()
+    at, ends = 128, []
+    while at < len(data):
+        at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+        ends.append(at)
+    assert ends[-1] == len(data)
+    for end in ends[:-1]:
+        path.write_bytes(data[:end])
+        with pytest.raises(ModelFileError):
+            OnlinePCA.load(path)
+
+
 def test_writing_is_repeatable_and_carries_a_digest(tmp_path: Path) -> None:
     model = OnlinePCA(3).fit(rows(300, 40))
     model.save(tmp_path / "a.mat")

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.engine.types import Array, Floats
-from online_psp.io import model_file
+from online_psp.io import model_file, runs
 from online_psp.io.model_file import Contents, ModelFileError
 from online_psp.monitoring import Monitor
 from tests.oracle import LEARNERS, NAMES
@@ -399,7 +399,7 @@ def test_options_that_never_end_or_overflow(tmp_path: Path, name: str, option: s
         ALGORITHMS[name].load(tmp_path / "m.psp")
 
 
-@pytest.mark.parametrize(("name", "array"), [("gha", "U"), ("gha", "Z"), ("history", "variances")])
+@pytest.mark.parametrize(("name", "array"), [("gha", "U"), ("gha", "Z"), ("history", "variances"), ("block", "B")])
 def test_a_state_that_is_larger_than_any(tmp_path: Path, name: str, array: str) -> None:
     model = ALGORITHMS[name](2, 6)
     model.fit_block(rows(20, 6))
@@ -420,6 +420,80 @@ def test_a_monitor_that_scores_by_the_impossible(tmp_path: Path, array: str, val
     forged(tmp_path / "m.psp", f"learned.judge.seen.{array}", value)
     with pytest.raises(ModelFileError, match="what it scores rows by"):
         Monitor.load(tmp_path / "m.psp")
+
+
+@pytest.mark.parametrize("alpha", [1e-200, 1e-17])
+def test_a_level_that_no_limit_can_have(tmp_path: Path, alpha: float) -> None:
+    """1 − alpha is 1 there, and the limit of T² infinite: no row would ever be an outlier."""
+    with pytest.raises(ValueError, match="alpha must be a probability"):
+        Monitor(OnlinePCA(2), alpha=alpha)
+    monitor = Monitor(OnlinePCA(2))
+    monitor.update(rows(100, 6))
+    monitor.save(tmp_path / "m.psp")
+    found = model_file.read(tmp_path / "m.psp")
+    state = {**found.state, "parameters": {**found.state["parameters"], "alpha": alpha}}
+    model_file.write(tmp_path / "m.psp", found._replace(state=state))
+    with pytest.raises(ModelFileError, match="alpha must be a probability"):
+        Monitor.load(tmp_path / "m.psp")
+
+
+def test_a_monitor_whose_rows_are_later_than_its_last(tmp_path: Path) -> None:
+    """Rows would be weighted by a negative age."""
+    monitor = Monitor(OnlinePCA(2, half_life="3min"))
+    monitor.update(rows(100, 6), np.arange(100.0))
+    monitor.save(tmp_path / "m.psp")
+    assert Monitor.load(tmp_path / "m.psp").n_rows == 100
+    found = model_file.read(tmp_path / "m.psp")
+    state = json.loads(json.dumps(found.state))
+    state["learned"]["judge"]["last_time"] = 1e103
+    model_file.write(tmp_path / "m.psp", found._replace(state=state))
+    with pytest.raises(ModelFileError, match="later than that of its last row"):
+        Monitor.load(tmp_path / "m.psp")
+
+
+def test_shares_with_hardly_a_digit(tmp_path: Path) -> None:
+    """The components would explain more than all of the variance."""
+    OnlinePCA(3).fit(rows(30, 60)).save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", "stream.scatter.shares", 5e-324)
+    with pytest.raises(ModelFileError, match="shares that are not between 0 and 1"):
+        OnlinePCA.load(tmp_path / "m.psp")
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("sizes", 3),
+        ("sizes", ["3"]),
+        ("names", "x.npy"),
+        ("names", [3]),
+        ("files", "one"),
+        ("schema", {"feature_names": [1, "a"]}),
+        ("digests", {"one": None}),
+        ("digests", {"0": {"first": [0, 2**50, "00"], "last": None}}),
+        ("digests", {"0": 3}),
+    ],
+)
+def test_a_source_that_is_known_by_the_impossible(tmp_path: Path, entry: str, value: Any) -> None:
+    """A run that is resumed compares its source with it."""
+    path = tmp_path / "m.psp"
+    runs.fit_stream(rows(100, 6), path, OnlinePCA(2), block=50)
+    found = model_file.read(path)
+    assert runs.reopen(path).row == 100
+    model_file.write(path, found._replace(run={**found.run, "identity": {**found.run["identity"], entry: value}}))
+    with pytest.raises(ModelFileError, match="holds no run that can be resumed"):
+        runs.reopen(path)
+
+
+@pytest.mark.parametrize("name", ["sm", "grouse", "adaoja"])
+def test_principal_components_that_are_not_finite_are_not_handed_out(tmp_path: Path, name: str) -> None:
+    """A basis whose squares overflow is a sentence of ours, not of some library, and never infinity."""
+    model = ALGORITHMS[name](2, 6)
+    model.fit_block(rows(40, 6))
+    model.save(tmp_path / "m.psp")
+    basis = max((each for each in model_file.read(tmp_path / "m.psp").arrays.items() if each[1].shape in ((6, 2), (2, 6))), key=str)[0]
+    forged(tmp_path / "m.psp", basis, 1e200)
+    with pytest.raises(ValueError, match=r"no longer finite|longer than any"):
+        ALGORITHMS[name].load(tmp_path / "m.psp").principal_components()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -28,7 +28,7 @@ from online_psp.engine.checks import (
     sum_of_squares,
 )
 from online_psp.engine.libraries import Library
-from online_psp.engine.locks import model_lock
+from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, as_rows
 from online_psp.engine.sizes import GRAM_AHEAD
@@ -88,7 +88,7 @@ class StreamingAlgorithm(Provided):
         y : (K,)
             Its projection, as the algorithm defines it.
         """
-        with self._lock:
+        with self._lock, InterruptsWait():
             if step is not None:
                 step = checked_step(step, "step", self.most_step)
             if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
@@ -115,7 +115,7 @@ class StreamingAlgorithm(Provided):
         -------
         Y : (n, K)
         """
-        with self._lock:
+        with self._lock, InterruptsWait():
             rows = as_rows(X, self.dtype, self.D, foreign=self.takes_arrays)
             if self.D is None:
                 self._check_features(rows.D)
@@ -208,11 +208,14 @@ class StreamingAlgorithm(Provided):
             if not self._started:
                 raise ValueError(f"There is no model yet: it starts with sample {self.K}, and {self.t} samples have been seen.")
             components, variances = self._settled()._principal()
+            check_learned(components, variances)
             return components if self._library is None else self._library.of(components), variances
 
     def _principal(self) -> tuple[Array, Floats]:
         Q, R = qr(self._raw_basis().T, mode="economic", check_finite=False)
-        variances, vectors = eigh(self._covariance_within(R.astype(np.float64)))
+        within = self._covariance_within(R.astype(np.float64))
+        check_learned(within)
+        variances, vectors = eigh(within)
         return matmul(vectors[:, ::-1].T.astype(self.dtype), Q.T), np.maximum(variances[::-1], 0.0)
 
     def _settled(self) -> Self:

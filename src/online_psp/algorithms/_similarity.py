@@ -16,7 +16,7 @@ from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._blockwise import orthonormal_rows
 from online_psp.algorithms._similarity_blocks import FAINT, ILL, Learned, Scale, Watch, expand_open, settle, work_for
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.checks import check_learned, check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.sizes import CENTRE_BYTES, LARGE_STACK, FixedCost, tiled_block_rows, tiled_open_rows
 from online_psp.engine.store import DenseStore, Store, least_scale
@@ -198,6 +198,7 @@ class SimilarityMatching(StreamingAlgorithm):
         keeps the loss for as long as it remembers these samples.
         """
         trace, keep = settle(np.ascontiguousarray(Y), steps, self._M)
+        check_learned(self._M)
         values, vectors = eigh(self._M)
         floor = self.floor * values[-1]
         if values[0] < floor:  # as `_lift_unexcited`, before there is a W

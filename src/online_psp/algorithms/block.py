@@ -62,6 +62,7 @@ BLOCK = 5
 """Rows of a block, in multiples of K."""
 
 
+_LONGEST = 1e6  # entry of a direction in a file, of which the true ones are at most about 1
 _LEAST_LEFT = 1e-150  # of weights, within the sparse rows of a block: beyond that they are made dense
 
 
@@ -430,4 +431,6 @@ class BlockPCA(StreamingAlgorithm):
             raise ValueError("it has negative variances")
         if running.sparse is not None:
             check(running.sparse, running.B.shape[1])
+        if not np.abs(running.B).max(initial=0.0) < _LONGEST:
+            raise ValueError("its directions are longer than any")
         return running

@@ -154,6 +154,9 @@ def _check(state: MonitorState, memory: Memory, begun: bool) -> None:
         raise ModelFileError("its scores have decays that are not between 0 and 1")
     if not memory.in_time and {state.last_time, places.last_time, places.start_time, judge.last_time} != {None}:
         raise ModelFileError("its rows have times, and it does not forget by time")
+    times = [time for time in (places.last_time, places.start_time, judge.last_time) if time is not None]
+    if times and (state.last_time is None or max(times) > state.last_time):
+        raise ModelFileError("its times are later than that of its last row")
     if seen is not None and (
         not begun or not len(seen.variances) or (seen.variances <= _LEAST * seen.variances.max()).any() or seen.samples < 1
     ):

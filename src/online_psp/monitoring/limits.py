@@ -107,7 +107,7 @@ def check_alpha(alpha: float) -> float:
     """A level between 0 and 1, checked."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
         raise TypeError(f"alpha must be a probability between 0 and 1; got {alpha!r}.")
-    if not 0.0 < float(alpha) < 1.0:
+    if not 0.0 < 1.0 - float(alpha) < 1.0:  # floating point cannot tell 1 − alpha from 1 below 1e-16, and limits would be infinite
         raise ValueError(f"alpha must be a probability between 0 and 1, such as 0.01; got {alpha!r}.")
     return float(alpha)
 

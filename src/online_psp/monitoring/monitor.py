@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from online_psp.engine.checks import check_count
-from online_psp.engine.locks import model_lock
+from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.monitoring.charts import SUBSPACE, Charts, Found
@@ -197,7 +197,7 @@ class Monitor:
         Update
             Arrays (n,): ``t2, spe, t2_limit, spe_limit, outlier, drift``.
         """
-        with self._lock:
+        with self._lock, InterruptsWait():
             rows = self._checked(X)
             given = _Given(X, rows, check_times(times, len(rows), self._memory.half_life, self._last_time))
             return self._update(given)
@@ -208,7 +208,7 @@ class Monitor:
         if row.ndim != 1:
             raise ValueError(f"update_one takes one row of shape (D,); got shape {row.shape}.")
         times = None if time is None else np.asarray([time])
-        with self._lock:
+        with self._lock, InterruptsWait():
             if not (self.model.__sklearn_is_fitted__() and row.dtype.kind in "fiu" and len(row) == self.model.n_features_in_):
                 found = self.update(row[np.newaxis], times)
             else:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.checks import unmasked
-from online_psp.engine.locks import model_lock
+from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
@@ -202,7 +202,7 @@ class OnlinePCA(Usable):
                     self._begin(X, sample_weight, times)
                     warn_of_gross(self._fitted().gross_share)
                     return self
-        with stream.lock:
+        with stream.lock, InterruptsWait():
             if self._stream is stream:
                 self._check_parameters(stream)
                 rows = check_rows(self, X, stream.settings.dtype, reset=False)
@@ -277,7 +277,7 @@ class OnlinePCA(Usable):
             row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays only
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
-        with stream.lock:
+        with stream.lock, InterruptsWait():
             if self._stream is stream:
                 if not stream.parameters_seen:
                     self._check_parameters(stream)

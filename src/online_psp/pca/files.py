@@ -28,6 +28,9 @@ from online_psp.pca.units import largest_for
 from online_psp.pca.view import View, flip_signs
 
 _LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
+_LEAST_SHARE = np.finfo(
+    np.float64
+).tiny  # of a row in all weights; smaller ones have fewer digits, and so has what they are multiplied with
 _LEAST = 1e-150  # squares of smaller numbers vanish
 _KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
 _NAMES: dict[Any, tuple[str, ...]] = {}
@@ -171,7 +174,7 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         raise ModelFileError("its mean lacks a part, or has a negative weight")
     _check_sizes(state, stream)
     for part in (state.kept, state.scatter):
-        if part is not None and not ((part.shares > 0) & (part.shares <= 1)).all():
+        if part is not None and not ((part.shares >= _LEAST_SHARE) & (part.shares <= 1)).all():
             raise ModelFileError("its rows have shares that are not between 0 and 1")
         if part is not None and len(part.rows) > 5 * state.rank + 256:
             raise ModelFileError("it has kept more rows than it should")

@@ -100,6 +100,7 @@ class Learned(BaseEstimator):
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
+        stream.check_whole()
         return stream
 
     def _view(self) -> View:

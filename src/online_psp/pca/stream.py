@@ -71,6 +71,7 @@ class Stream:
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
+        self._broken: str | None = None  # says why the model cannot be used, if an error has ended a call in the middle
         self._notices = Notices()
         self._faintest = np.inf  # size of the smallest row looked at that is not zero
         self.last_time: float | None = None  # of the last row, where age is time
@@ -190,25 +191,45 @@ class Stream:
     def learn(self, rows: AnyRows, weights: Floats, times: Floats | None = None) -> None:
         """Learn from rows of any kind, checked, with weights, (n,), all positive, and times, (n,), where age is time."""
         with self.lock:
-            self.set_unit(rows)
-            self.note_sizes(rows)
-            decays = decays_of(self.settings.half_life, times, self.last_time)
-            start = 0
-            while start < len(rows):
-                self._decays = decays if len(decays) == 1 else decays[start:]
-                stop = min(len(rows), start + self._room(rows, weights[start:]))
-                if self.careful is None and self.settings.missing == "impute":
-                    stop = start + first_hole(rows[start:stop])
-                    if stop == start:
-                        self.turn_careful()
-                        continue
-                self._decays = decays if len(decays) == 1 else decays[start:stop]
-                if self._learn_piece(rows[start:stop], weights[start:stop]):
-                    start = stop
-            if times is not None and len(times):
-                self.last_time = float(times[-1])
-            self._view, self.refresh_at = None, 0.0
+            self.check_whole()
+            try:
+                self._learn_pieces(rows, weights, times)
+            except BaseException as error:
+                self._break(error)
+                raise
             self._notices.release()
+
+    def _learn_pieces(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
+        self.set_unit(rows)
+        self.note_sizes(rows)
+        decays = decays_of(self.settings.half_life, times, self.last_time)
+        start = 0
+        while start < len(rows):
+            self._decays = decays if len(decays) == 1 else decays[start:]
+            stop = min(len(rows), start + self._room(rows, weights[start:]))
+            if self.careful is None and self.settings.missing == "impute":
+                stop = start + first_hole(rows[start:stop])
+                if stop == start:
+                    self.turn_careful()
+                    continue
+            self._decays = decays if len(decays) == 1 else decays[start:stop]
+            if self._learn_piece(rows[start:stop], weights[start:stop]):
+                start = stop
+        if times is not None and len(times):
+            self.last_time = float(times[-1])
+        self._view, self.refresh_at = None, 0.0
+
+    def _break(self, error: BaseException) -> None:
+        """Remember that an error has ended a call after it may have changed something, so that nobody takes the model for whole."""
+        self._broken = (
+            f"Learning ended in the middle of a call ({type(error).__name__}), so that the model is between two states: load it from its "
+            "last file, or fit it anew."
+        )
+
+    def check_whole(self) -> None:
+        """Raise a ValueError if an error, such as a lack of memory, has ended a call in the middle."""
+        if self._broken is not None:
+            raise ValueError(self._broken)
 
     def learn_one(self, row: Array, times: Floats | None = None) -> Array | None:
         """Learn from one row, (D,), of weight one and the right precision.
@@ -218,6 +239,17 @@ class Stream:
         y : (K,), or None
             Its coordinates along the axes shown before. None, and nothing is changed, if it cannot be learned.
         """
+        self.check_whole()
+        try:
+            y = self._learn_one(row, times)
+        except BaseException as error:
+            self._break(error)
+            raise
+        if y is not None:
+            self._notices.release()
+        return y
+
+    def _learn_one(self, row: Array, times: Floats | None) -> Array | None:
         if not self.unit:
             self.set_unit(DenseRows(row[np.newaxis]))
         if self.careful is not None:
@@ -242,7 +274,6 @@ class Stream:
                 slot = slot / self.scale
             self.model.feed_one(slot, share)
         self._at_fixed_places()
-        self._notices.release()
         return y
 
     def project(self, row: Array) -> Array:
@@ -529,6 +560,7 @@ class Stream:
 
     def state(self) -> StreamState:
         """Everything except the algorithm, in arrays of its own."""
+        self.check_whole()
         m = self.moments
         moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), m.parts())
         kept = self.exact.state() if isinstance(self.exact, Kept) else None

@@ -13,6 +13,8 @@ from online_psp.monitoring import files as monitor_state
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
 
+_LONGEST_RANGE = 1 << 20  # bytes or rows that are digested at once
+
 
 class Stored(NamedTuple):
     """What a model file holds."""
@@ -110,6 +112,7 @@ def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
         raise ModelFileError("its earlier sources have no names")
     if hasattr(model, "n_features_in_") and model.n_features_in_ != features:
         raise ModelFileError(f"its model has {model.n_features_in_} features, and its source {features}")
+    _check_identity(Fields({}, fields.value("identity", dict)))
     take_names(model)
     return Run(
         model,
@@ -128,3 +131,26 @@ def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
         before,
         Written.of(fields),
     )
+
+
+def _check_identity(identity: Fields) -> None:
+    """Raise a ModelFileError if what a source is known by is not of the types and sizes that a later source is compared with."""
+    identity.texts("names")
+    sizes = identity.optional("sizes", list) or []
+    if not all(size is None or (type(size) is int and size >= 0) for size in sizes):
+        raise ModelFileError("the sizes of its files are none")
+    if identity.optional("files", int) is not None:
+        identity.count("files")
+    if identity.optional("schema", dict) is not None:
+        Fields({}, identity.value("schema", dict)).texts("feature_names")
+    for key, ends in (identity.optional("digests", dict) or {}).items():
+        ranges = [ends.get("first"), ends.get("last")] if isinstance(ends, dict) else [ends]
+        if not key.isdecimal() or len(key) > 9 or not all(each is None or _is_range(each) for each in ranges):
+            raise ModelFileError("the digests of its files are none")
+
+
+def _is_range(value: object) -> bool:
+    """Whether a value is a beginning, an end and a digest, of no more than is ever digested at once."""
+    if not isinstance(value, list) or len(value) != 3 or not all(type(each) is int for each in value[:2]):
+        return False
+    return 0 <= value[0] <= value[1] <= value[0] + _LONGEST_RANGE and (value[2] is None or isinstance(value[2], str))
