@@ -24,6 +24,8 @@ from online_psp.monitoring import Monitor
 from online_psp.pca.files import pca_state
 from tests.test_streams import data
 
+pytestmark = pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")
+
 
 class At:
     """Does something in the package's own code, at the line of this number."""

@@ -484,6 +484,7 @@ def test_a_source_that_is_known_by_the_impossible(tmp_path: Path, entry: str, va
         runs.reopen(path)
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize("name", ["sm", "grouse", "adaoja"])
 def test_principal_components_that_are_not_finite_are_not_handed_out(tmp_path: Path, name: str) -> None:
     """A basis whose squares overflow is a sentence of ours, not of some library, and never infinity."""

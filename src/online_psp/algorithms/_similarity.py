@@ -413,6 +413,7 @@ class SimilarityMatching(StreamingAlgorithm):
         """``(F Fᵀ)^(-1/2)`` if it is far from the identity, otherwise None; only with no open block."""
         Minv = inverse(self._M)
         gains = matmul(matmul(Minv, self._store.gram()), Minv)
+        check_learned(gains)
         if np.abs(gains - np.eye(self.K)).max() < _FAR:
             return None
         values, vectors = eigh((gains + gains.T) / 2.0)
