@@ -73,8 +73,8 @@ class OnlinePCA(Usable):
         Axes that stable axes stay near, in place of the first ones found.
     missing : {"error", "impute"}
         What to do with NaN (and pandas' NA and polars' null): raise an error, or treat it as a missing value. Then the mean and the
-        variances are those of the observed values of each feature, and the model is that of probabilistic PCA; see `impute`. Without
-        NaN, both give exactly the same model.
+        variances are those of the observed values of each feature, and the model is that of probabilistic PCA; see `impute`. Values
+        must be missing at random, and not because they are large, say. Without NaN, both give exactly the same model.
     robust : bool
         Whether to give less weight to rows that are far from all others under the model; see `sample_influence`.
     block_size : int or "auto"
