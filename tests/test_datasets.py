@@ -178,7 +178,7 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
         ),
         "mat cube": (tmp_path / "cube.mat", r"must be a matrix with one sample a row; it has shape \(2, 2, 2\)"),
         "vector": (tmp_path / "vector.npy", r"its shape is \(3,\)"),
-        "words": (tmp_path / "words.npy", r"words\.npy holds <U1, not real numbers"),
+        "words": (tmp_path / "words.npy", r"words\.npy holds text \(<U1\), not real numbers"),
         "not finite": (tmp_path / "nan.npy", r"nan\.npy, row 2: it has an empty or NaN value in column 0"),
         "two sizes": (tmp_path / "sizes", r"sizes, row 3 \(z\.png\): it has 4×7 pixels where 4×5 are expected"),
         "no images": (tmp_path / "nothing", r"nothing has no files of a kind that is known"),

@@ -238,6 +238,7 @@ def test_memory_is_that_of_the_basis() -> None:
     assert peak < 30 * D * 8 + 3 * X.data.nbytes  # a few bases of four directions; dense rows would take 4000 × 40000
 
 
+@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")  # true, and not what is tried here
 @pytest.mark.parametrize("options", [{}, {"center": False}, {"standardize": True}, {"half_life": 300}])
 @pytest.mark.parametrize("D", [40, 300])
 def test_the_default_goes_on_bit_for_bit(tmp_path: Path, D: int, options: dict[str, Any]) -> None:

@@ -269,7 +269,7 @@ def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dt
     except SourceError:
         raise
     except Exception as error:  # headers are parsed as Python literals, which fail in many ways
-        raise SourceError(f"{name} is not an array of numbers ({reason(error)}).") from None
+        raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
     if any(size < 0 for size in shape):
         raise SourceError(f"{name} is not an array of numbers (its shape is {shape}).")
     return shape, fortran, kind
