@@ -289,6 +289,7 @@ def test_a_paused_page_stands_still_and_catches_up(browser: Browser, fit: PipedF
     arrived(browser, fit)
     browser.click("#pause")
     assert "Paused" in browser.text("state")
+    time.sleep(2.0)  # the server hears of it a moment later, and on a busy machine more rows could be faster
     stood = browser.value("samples")
     fit.write(rows_of(200, changed=True, seed=fit.written))
     other = fit.written
