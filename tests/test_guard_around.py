@@ -106,6 +106,35 @@ def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
     assert OnlinePCA.load(model).n_samples_seen_ == 650
 
 
+# Names
+
+
+@pytest.mark.parametrize("length", [199, 201, 255])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, length: int) -> None:
+    """The hidden files beside an output have longer names; that was found only after all rows had been learned."""
+    source, model = rows(tmp_path), tmp_path / ("n" * (length - 4) + ".psp")
+    runs.fit_stream(source, model, OnlinePCA(2))
+    assert runs.reopen(model).row == 600
+    leftover = files._hidden(model, "999999999-00000000.partial")
+    leftover.write_text("of a run that was killed")
+    with files.claimed(model), pytest.raises(files.OutputInUseError), files.claimed(model):
+        pass
+    assert sorted(os.listdir(tmp_path)) == [model.name, "x.npy"]
+
+
+def test_a_name_that_is_too_long_is_found_before_the_first_row(tmp_path: Path) -> None:
+    with pytest.raises(files.OutputError, match="File name too long"), files.claimed(tmp_path / ("n" * 252 + ".psp")):
+        pass
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    rows(tmp_path)
+    (tmp_path / "gone").mkdir()
+    line = f'cd {tmp_path}/gone && rmdir ../gone && "$@"'
+    done = in_shell(line, "fit", tmp_path / "x.npy", "-k", 2, "-o", "m.psp", "-q")
+    assert (done.returncode, done.stderr) == (2, "psp: m.psp cannot be written: No such file or directory.\n")
+
+
 # Somebody else
 
 

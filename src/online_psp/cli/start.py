@@ -48,5 +48,10 @@ def stop_at_once(*_: object) -> None:
 
 def leave_out_working_folder() -> None:
     """Forget the working folder, which ``python -m`` puts first on the path."""
-    if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
-        del sys.path[0]
+    if not sys.flags.safe_path and sys.path:
+        try:
+            here = os.getcwd()
+        except OSError:  # it has been deleted
+            here = ""
+        if sys.path[0] in ("", here):
+            del sys.path[0]

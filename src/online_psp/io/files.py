@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ from typing import Any, BinaryIO
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _PATIENCE = 50  # hundredths of a second to wait for a process to write its number into its lock
+_LONG_NAME = 200  # bytes, of the 255 that file systems allow
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -75,6 +77,9 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     name = os.fspath(path)
     try:
         target = Path(os.path.realpath(name))
+    except OSError as error:  # of a relative path, in a working folder that has been deleted
+        raise OutputError(f"{name} cannot be written: {error.strerror}.") from None
+    try:
         found = os.stat(target)
     except FileNotFoundError:
         _check_folder(target)
@@ -85,6 +90,14 @@ def target_of(path: str | os.PathLike[str]) -> Path:
         kind = next((words for test, words in _KINDS if test(found.st_mode)), "no regular file")
         raise OutputError(f"{name} is {kind}; the output must be a regular file, or a name that is not taken.")
     return target
+
+
+def _hidden(target: Path, ending: str) -> Path:
+    """A hidden name beside an output; if that were too long, a digest takes the place of the end of the output's name."""
+    name = target.name
+    if len(os.fsencode(name)) > _LONG_NAME:
+        name = f"{name[:40]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
+    return target.with_name(f".{name}.{ending}")
 
 
 def _check_folder(target: Path) -> None:
@@ -160,7 +173,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     _check_folder(target)
     found = os.lstat(target) if os.path.lexists(target) else None
     before = found if found is not None and stat.S_ISREG(found.st_mode) else None
-    partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    partial = _hidden(target, f"{os.getpid()}-{secrets.token_hex(4)}.partial")
     mode = 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, mode)
     try:
@@ -257,7 +270,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Output]:
         If it could not be written in the end: better to know before the work than after it.
     """
     target = target_of(path)
-    lock = target.with_name(f".{target.name}.lock")
+    lock = _hidden(target, "lock")
     with contextlib.ExitStack() as held:
         _take(lock, os.fspath(path), held)
         HELD.append(target)
@@ -356,7 +369,7 @@ def _holder(descriptor: int) -> str:
 
 def _remove_leftovers(target: Path) -> None:
     """Remove the temporary files of killed runs; nobody else can be writing them while this process holds the lock."""
-    start, end = f".{target.name}.", ".partial"
+    start, end = _hidden(target, "").name, ".partial"
     with contextlib.suppress(OSError):
         for name in os.listdir(target.parent):
             if name.startswith(start) and name.endswith(end):
