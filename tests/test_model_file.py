@@ -386,6 +386,26 @@ def test_weights_that_cancel_give_no_directions(tmp_path: Path) -> None:
         model.components_  # noqa: B018
 
 
+def test_groups_of_features_that_are_no_numbers_of_features(tmp_path: Path) -> None:
+    OnlinePCA(3, robust=True).fit(rows(30, 6)).save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", "stream.careful.groups", 0.5)
+    with pytest.raises(ModelFileError, match="groups of features"):
+        OnlinePCA.load(tmp_path / "m.psp")
+
+
+@pytest.mark.filterwarnings("ignore:robust=True")
+def test_variances_whose_squares_overflow_are_a_sentence(tmp_path: Path) -> None:
+    """Weights, decays and rows so small that their quotients are huge: the end was an OverflowError."""
+    OnlinePCA(2, robust=True, half_life="3min").fit(rows(100, 6), times=np.arange(100.0)).save(tmp_path / "m.psp")
+    for array in ("weights", "decays", "rows"):
+        kept = model_file.read(tmp_path / "m.psp").arrays[f"stream.careful.{array}"]
+        forged(tmp_path / "m.psp", f"stream.careful.{array}", 1e-150 * kept)
+    model = OnlinePCA.load(tmp_path / "m.psp")
+    model.partial_fit(rows(3, 6), times=100.0 + np.arange(3.0))
+    with pytest.raises(ValueError, match="no longer finite"):
+        model.components_  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [("history", "iterations", 1e300), ("fd", "sketch", 2.0**53), ("oja", "scale", 1e300), ("gha", "variance", 1e-300)],

@@ -22,6 +22,7 @@ import numpy as np
 
 from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms.block import BLOCK
+from online_psp.engine.checks import check_learned
 from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
 from online_psp.engine.rows import DenseRows
@@ -330,7 +331,10 @@ class Careful:
         vary say little, so that values count by the variances v of the features: there are ``(Σv)²/Σv²`` of them.
         """
         variance = self.moments.variance / self.deviations() ** 2 if self.settings.standardize else self.moments.variance
-        features = float(variance.sum()) ** 2 / max(float(variance @ variance), _TINY)
+        with np.errstate(over="ignore"):
+            square = np.square(variance.sum())
+        check_learned(square)
+        features = float(square) / max(float(variance @ variance), _TINY)
         k = min(len(found.variances), max(1, int(typical_share(observed) * features / _PER_DIRECTION)))
         directions, variances = found.components[:k].astype(np.float64), found.variances[:k]
         return Gaussian(directions, variances, max(self.total() - float(variances.sum()), 0.0) / max(self.D - k, 1))

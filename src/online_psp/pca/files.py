@@ -235,7 +235,7 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
     tail, start, groups = careful.tail, careful.start, careful.groups
     if (tail is not None and min(tail) < 0) or (start is not None and (start.weight < 0 or (start.variance < 0).any())):
         raise ModelFileError("what gross rows have lost, or what its first rows are, is negative")
-    if groups is not None and not ((groups >= 0) & (groups < stream.D)).all():
+    if groups is not None and not ((groups >= 0) & (groups < stream.D) & (groups == np.floor(groups))).all():
         raise ModelFileError("its groups of features are not numbers of features")
     if (careful.excess or 1.0) < 1.0 or (careful.lacking or 0.0) < 0.0:
         raise ModelFileError("its rows with holes have less noise than others, or negative weights")
