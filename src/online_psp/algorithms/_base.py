@@ -130,15 +130,6 @@ class StreamingAlgorithm(Provided):
             rows = DenseRows(rows.dense(self.dtype)) if isinstance(rows, ArrayRows) and not self.takes_arrays else rows
             self._learn(rows, (self.steps_of(shares),) * len(self.rate_names), [])
 
-    def slot(self) -> Array:
-        """An array, (D,), in which to write the next dense sample before it is passed to `feed_one`."""
-        return np.empty(self._features(), self.dtype)
-
-    def feed_one(self, row: Array, share: float) -> None:
-        """As `feed`, for one dense sample, (D,), written to a `slot`."""
-        with self._lock:
-            self._take_open(row, float(self.steps_of(np.array([share]))[0]))
-
     def _learn(self, rows: AnyRows, rates: tuple[Floats, ...], grams: list[Array]) -> Any:
         n = len(rows)
         Y = np.empty((n, self.K), dtype=self.dtype)
@@ -210,6 +201,10 @@ class StreamingAlgorithm(Provided):
             components, variances = self._settled()._principal()
             check_learned(components, variances)
             return components if self._library is None else self._library.of(components), variances
+
+    def glance(self) -> tuple[Any, Floats]:
+        """As `principal_components`, but without the rows of an open block where these would cost much."""
+        return self.principal_components()
 
     def _principal(self) -> tuple[Array, Floats]:
         Q, R = qr(self._raw_basis().T, mode="economic", check_finite=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -116,6 +117,10 @@ class Provided(ABC):
     def checked(cls, running: Any) -> Any:
         """A state after the start, from a file; raises a ValueError if it is impossible."""
         return running
+
+    def room(self) -> int:
+        """Rows until the model is next cheap to read, if it is not always."""
+        return sys.maxsize
 
     @property
     def cheap_to_read(self) -> bool:

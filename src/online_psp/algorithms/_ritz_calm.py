@@ -25,13 +25,13 @@ from scipy.linalg import blas, eigh, lapack
 from online_psp.algorithms._ritz_fast import Plan, Turn, exceeds, frobenius, moved, plan_for, smallest
 from online_psp.algorithms._ritz_model import RANGE, Model, graded_cholesky
 from online_psp.engine.blas import full_gram, gram, matmul, minus_gram
-from online_psp.engine.row_products import basis_products, combined, products, squares, sums_of
+from online_psp.engine.row_products import basis_products, combined, products, squares_and_sums_of
+from online_psp.engine.row_sums import SUMMED
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.symmetric import fill_upper, scale_gram
 from online_psp.engine.types import Floats
 
 _CALM = 0.15  # largest ‖R‖, in multiples of the smallest eigenvalue kept (docs/adr/0012)
-_SUMMED = 4  # rows of a sum
 
 
 def try_calm(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
@@ -51,13 +51,14 @@ def _from_image(model: Model, rows: DenseRows | ArrayRows, roots: Floats) -> Mod
     plan = plan_for(model.M, P)
     if plan is None:
         return None
-    lengths = roots**2 * squares(rows)
-    outside, limit = lengths - np.einsum("ij,ij->i", P, P), _limit(plan, lengths, eps)
+    signs = _signs(len(rows))
+    lengths, sums = squares_and_sums_of(rows, signs * roots)
+    lengths *= roots**2
+    within, inside = squares_and_sums_of(DenseRows(P), signs)
+    outside, limit = lengths - within, _limit(plan, lengths, eps)
     if outside.max() > limit:
         return None
     if outside.sum() > limit:
-        signs, count = _signs(len(rows)), -(-len(rows) // _SUMMED)
-        sums, inside = sums_of(rows, signs * roots, count), sums_of(DenseRows(P), signs, count)
         R = minus_gram(gram(sums).astype(np.float64, copy=False), inside)
         fill_upper(R)
         if frobenius(R) > limit and exceeds(R, limit):
@@ -118,10 +119,10 @@ def _covariance(plan: Plan, V: Floats) -> tuple[Floats, Floats | None]:
 def _sums_exceed(R: Floats, limit: float) -> bool:
     """Whether sums of rows have inner products with an eigenvalue above the limit, given those of the rows."""
     n, signs = len(R), _signs(len(R))
-    count = -(-n // _SUMMED)
-    padded = np.zeros((_SUMMED * count, _SUMMED * count))
+    count = -(-n // SUMMED)
+    padded = np.zeros((SUMMED * count, SUMMED * count))
     padded[:n, :n] = signs[:, np.newaxis] * R * signs
-    summed = padded.reshape(_SUMMED, count, _SUMMED, count).sum(axis=(0, 2))
+    summed = padded.reshape(SUMMED, count, SUMMED, count).sum(axis=(0, 2))
     return frobenius(summed) > limit and exceeds(summed, limit)
 
 

@@ -240,32 +240,13 @@ class BlockPCA(StreamingAlgorithm):
                 done = stop
             self.t += len(rows)
 
-    def slot(self) -> Array:
-        buffer, n = self._buffer, self._n
-        if self._pending or buffer is None or n == len(buffer) or n == len(self._shares):
-            return super().slot()
-        row: Array = buffer[n]
-        return row
-
-    def feed_one(self, row: Array, share: float) -> None:
-        """As in the base class, but without a lock: whoever asked for the slot has one of its own."""
-        n, buffer = self._n, self._buffer
-        self.t += 1
-        if buffer is None or row.base is not buffer:
-            self._gather(DenseRows(row[np.newaxis]), np.array([share]))
-            return
-        self._shares[n] = share
-        self._n = n + 1
-        if n + 1 == self._full:
-            self._close_block(self.block_rows)
-
     @property
     def cheap_to_read(self) -> bool:
         """Just after a block has been closed, with few rows open."""
         return self._n <= self._full - self.block_rows
 
     def room(self) -> int:
-        """Rows until the next block can be closed."""
+        """Rows until the next block is closed."""
         return self._full - self._n
 
     def _outputs(self, rows: Array) -> Array:
@@ -377,6 +358,10 @@ class BlockPCA(StreamingAlgorithm):
 
     def _principal(self) -> tuple[Array, Floats]:
         return principal(self._model, self.K)
+
+    def glance(self) -> tuple[Array, Floats]:
+        with self._lock:
+            return self._principal()
 
     def _covariance_within(self, R: Floats) -> Floats:
         raise NotImplementedError  # `_principal` has no need of it

@@ -23,7 +23,6 @@ from online_psp.engine.compiler import exact_kernel, kernel
 from online_psp.engine.csr import column_moments, scatter_sums
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
-from online_psp.engine.vectors import row_products
 
 _LEAST_KEPT = 2.0**-60  # of what came before a row: less makes no difference
 
@@ -66,77 +65,10 @@ def settle(origin: Floats, moved: Floats) -> None:
 
 
 @exact_kernel
-def take_one(
-    x: Array,
-    share: float,
-    unit: float,
-    largest: float,
-    center: bool,
-    count: int,
-    origin: Floats,
-    moved: Floats,
-    variance: Floats,
-    out: Array,
-) -> bool:
-    """Centre one row, (D,), into `out`, and move the mean and the variances; False, and nothing is changed, where it is not finite or
-    too large.
-
-    `largest` is how large a value may be after it has been multiplied by the unit, `count` how many rows came before.
-    """
-    D = x.shape[0]
-    limit = largest / unit
-    for j in range(D):
-        if not abs(x[j]) < limit:
-            return False
-    keep = 1.0 - share
-    scale = np.sqrt(keep)
-    if center:
-        for j in range(D):
-            difference = (unit * x[j] - origin[j]) - moved[j]
-            step = share * difference
-            moved[j] += step
-            variance[j] = keep * (variance[j] + step * difference)
-            out[j] = scale * difference
-        if (count + 1) & count == 0:
-            settle(origin, moved)
-    else:
-        for j in range(D):
-            value = unit * x[j]
-            out[j] = value
-            variance[j] = keep * variance[j] + share * (value * value)
-    return True
-
-
-@exact_kernel
 def _differences(x: Array, unit: float, origin: Floats, moved: Floats, point: Array) -> None:
     """``point = x − mean/unit``. The origin goes first: far from zero, nothing else is left of a small difference."""
     for j in range(x.shape[0]):
         point[j] = ((unit * x[j] - origin[j]) - moved[j]) / unit
-
-
-@kernel
-def take_and_project(
-    x: Array,
-    share: float,
-    unit: float,
-    largest: float,
-    center: bool,
-    count: int,
-    origin: Floats,
-    moved: Floats,
-    variance: Floats,
-    out: Array,
-    components: Array,
-    y: Array,
-) -> bool:
-    """As `take_one`, with the coordinates, (K,), of the row in its own units: it is ``sqrt(1 − share) out / unit`` from the moved mean."""
-    if not take_one(x, share, unit, largest, center, count, origin, moved, variance, out):
-        return False
-    row_products(components, components.shape[0], out, y)
-    factor = np.sqrt(1.0 - share) / unit if center else 1.0 / unit
-    for k in range(y.shape[0]):
-        y[k] *= factor
-    return True
 
 
 @kernel
@@ -284,6 +216,10 @@ class Moments:
             return MeanParts(self.origin.copy(), self.moved.copy())
         return MeanParts(None, None, self._sums.vector.copy(), self._sums.total)
 
+    def mean_parts(self) -> tuple[Floats, Floats]:
+        """Its origin and how far it has moved, (D,) each, whose sum is the mean."""
+        return (self.origin, self.moved) if self._sums is None else (self._sums.mean, np.zeros_like(self.moved))
+
     def take_parts(self, parts: MeanParts) -> None:
         """Keep the mean as it was."""
         if parts.sum is not None:
@@ -311,22 +247,10 @@ class Moments:
         else:
             scale_rows(rows, shares, unit, self.variance)
 
-    def take_row(self, row: Array, share: float, unit: float, largest: float, center: bool, out: Array, components: Array) -> Array | None:
-        """Centre one row into `out`, and move past it; returns its coordinates along components, (K, D), in its own units.
-
-        None, and nothing is changed, where it is not finite or too large.
-        """
-        if self._sums is not None:
-            self._leave_sums()
-        y: Array = np.empty(len(components), components.dtype)
-        took = take_and_project(row, share, unit, largest, center, self.count, self.origin, self.moved, self.variance, out, components, y)
-        return y if took else None
-
     def project(self, components: Array, x: Array, unit: float) -> Array:
         """Coordinates, (K,), of a row in its own units, as far as it is from the mean."""
         out: Array = np.empty(len(components), components.dtype)
-        origin, moved = (self.origin, self.moved) if self._sums is None else (self._sums.mean, np.zeros_like(self.moved))
-        project_one(components, x, origin, moved, unit, out)
+        project_one(components, x, *self.mean_parts(), unit, out)
         return out
 
     def _leave_sums(self) -> None:

@@ -11,6 +11,7 @@ from scipy.sparse import vstack
 from online_psp.engine.blas import add_product, matmul, row_products
 from online_psp.engine.csr import scatter_add
 from online_psp.engine.libraries import to_host
+from online_psp.engine.row_sums import SUMMED, squares_and_sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sparse_store import Compressed, SparseStore, compress
 from online_psp.engine.symmetric import fill_upper
@@ -43,19 +44,17 @@ def basis_products(rows: DenseRows | ArrayRows, B: Array) -> Floats:
     return matmul(rows.dense(B.dtype), B.T).astype(np.float64, copy=False)
 
 
-def sums_of(rows: DenseRows | ArrayRows, factors: Floats, count: int) -> Array:
-    """Sums, (count, D), of every count-th row, each times its factor."""
-    n = len(rows)
+def squares_and_sums_of(rows: DenseRows | ArrayRows, factors: Floats) -> tuple[Floats, Array]:
+    """``‖x‖²`` of n rows, (n,), in double precision, and sums of four rows each, (⌈n/4⌉, D), all of them times their factors."""
+    n, count = len(rows), -(-len(rows) // SUMMED)
     if isinstance(rows, ArrayRows):
         which = np.zeros((count, n))
         which[np.arange(n) % count, np.arange(n)] = factors
-        return np.asarray(to_host(rows.library.of(which) @ rows.X))
-    X = rows.X
-    sums, scaled = np.zeros((count, X.shape[1]), X.dtype), factors.astype(X.dtype)[:, np.newaxis]
-    for start in range(0, n, count):
-        stop = min(n, start + count)
-        sums[: stop - start] += scaled[start:stop] * X[start:stop]
-    return sums
+        return squares(rows), np.asarray(to_host(rows.library.of(which) @ rows.X))
+    X = np.ascontiguousarray(rows.X)
+    lengths, sums = np.empty(n), np.empty((count, X.shape[1]), X.dtype)
+    squares_and_sums(X, factors.astype(X.dtype), lengths, sums)
+    return lengths, sums
 
 
 def squares(rows: AnyRows) -> Floats:

@@ -277,23 +277,42 @@ class OnlinePCA(Usable):
             row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays only
         if row.shape != (stream.D,):
             raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
-        with stream.lock, InterruptsWait():
+        with stream.lock:
             if self._stream is stream:
                 if not stream.parameters_seen:
+                    stream.settle()
                     self._check_parameters(stream)
                 half_life, times = stream.settings.half_life, None
                 if time is not None or (half_life is not None and half_life.in_time):
-                    times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_time)
-                before = stream.gross_share if stream.careful is not None else 0.0
-                y = stream.learn_one(row, times)
+                    times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_taken)
+                y = stream.take(row, None if times is None else float(times[0]))
                 if y is None:
-                    rows = DenseRows(row[np.newaxis])
-                    check_values(rows, stream.unit, stream.settings.missing == "impute")
-                    stream.learn(rows, np.ones(1), times)
-                if stream.careful is not None:
-                    warn_of_gross(stream.gross_share, before)
-                return stream.project(row) if self._show(stream, row) or y is None else y
+                    return self._learn_row(stream, row, times)
+                return self._settle(stream, row, y) if stream.is_full else y
         return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
+
+    def _learn_row(self, stream: Stream, row: Array, times: Floats | None) -> Array:
+        """Learn from one row by itself, and get ready for more of them; returns its coordinates."""
+        rows = DenseRows(row[np.newaxis])
+        check_values(rows, stream.unit, stream.settings.missing == "impute")
+        with InterruptsWait():
+            before, due = stream.gross_share, stream.refresh_at
+            stream.learn(rows, np.ones(1), times)
+            stream.refresh_at = due
+            warn_of_gross(stream.gross_share, before)
+            self._show(stream, row)
+            stream.prepare()
+            return stream.project(row)
+
+    def _settle(self, stream: Stream, row: Array, y: Array) -> Array:
+        """Learn the rows that wait, and read out anew if it is time; returns the coordinates of the last row along the axes shown."""
+        with InterruptsWait():
+            before = stream.gross_share
+            stream.settle()
+            warn_of_gross(stream.gross_share, before)
+            shown = self._show(stream, row)
+            stream.prepare()
+            return stream.project(row) if shown else y
 
     def _fit_first(self, x: Array, time: Any) -> Array:
         row = np.asarray(x)
@@ -304,22 +323,24 @@ class OnlinePCA(Usable):
         with stream.lock:
             point = np.require(x, stream.dtype, ["C", "A", "W", "E"])
             self._show(stream, point)
+            stream.prepare()
             return stream.project(point)
 
     def _show(self, stream: Stream, point: Array) -> bool:
         """Read the components out anew for `fit_next`, if it is time; returns whether it was."""
-        weight = stream.weight
-        if weight < stream.refresh_at or not (stream.refresh_at == 0.0 or stream.cheap_to_read):
+        weight, anew = stream.weight, stream.refresh_at == 0.0  # after anything but single samples
+        if weight < stream.refresh_at or not (anew or stream.cheap_to_read):
             return False
-        stream.refresh_at = weight + min(weight / 4, 16 * stream.rank)
+        stream.refresh_at = weight + min(weight / 2, 16 * stream.rank)
         stream.note_sizes(DenseRows(point[np.newaxis]))
-        components = self.components_
+        view = stream.view() if anew else stream.glance()
+        components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
-            scale, known = np.zeros(len(components)), self.explained_variance_ > 0
-            scale[known] = 1.0 / self._deviations(stream.dtype)[known]
+            scale, known = np.zeros(len(components)), self._variances(view) > 0
+            scale[known] = 1.0 / self._deviations(stream.dtype, view)[known]
             components = scale[:, np.newaxis] * components
-        deviations = self._view().deviations
-        stream.shown = np.ascontiguousarray(components if deviations is None else components / deviations, dtype=stream.dtype)
+        components = components if view.deviations is None else components / view.deviations
+        stream.shown = np.ascontiguousarray(components, dtype=stream.dtype)
         return True
 
     def merge(self, other: OnlinePCA) -> Self:

@@ -17,6 +17,8 @@ def merge(mine: Stream, theirs: Stream) -> Stream:
     Moments are exact. Two covariance matrices are added, and kept rows are put together if they are few. Otherwise the directions of both
     are stacked as rows, scaled by their deviations, and the merged stream continues from the leading directions of these.
     """
+    for stream in (mine, theirs):
+        stream.settle()
     if mine.settings.center != theirs.settings.center:
         raise ValueError("A model that centres and one that does not cannot be merged.")
     if mine.settings.standardize != theirs.settings.standardize:

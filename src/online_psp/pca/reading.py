@@ -100,6 +100,7 @@ class Learned(BaseEstimator):
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is None:
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
+        stream.settle()
         stream.check_whole()
         return stream
 
@@ -176,9 +177,9 @@ class Learned(BaseEstimator):
     def _scales(self, view: View) -> Floats:
         return np.sqrt(self._variances(view))
 
-    def _deviations(self, dtype: np.dtype[Any]) -> Array:
+    def _deviations(self, dtype: np.dtype[Any], view: View) -> Array:
         """Standard deviations along the components, bounded away from zero; ones if nothing varies."""
-        scale = self._scales(self._view())
+        scale = self._scales(view)
         largest, least = float(scale.max(initial=0.0)), float(np.finfo(dtype).tiny)
         smallest = max(float(np.finfo(dtype).eps) * largest, least) if largest > least else 1.0
         return np.asarray(np.maximum(scale, smallest).astype(dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, TypeGuard
 
@@ -11,7 +12,7 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.engine.checks import check_learned
 from online_psp.engine.libraries import to_host
-from online_psp.engine.locks import model_lock
+from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Moments, Sums, following
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
@@ -38,6 +39,7 @@ from online_psp.pca.states import MomentsState, StreamState
 from online_psp.pca.turning import turned
 from online_psp.pca.units import largest_for, unit_for
 from online_psp.pca.view import View, flip_signs
+from online_psp.pca.waiting import Waiting
 
 _ONE = np.ones(1)
 _DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
@@ -82,6 +84,7 @@ class Stream:
         self.parameters_seen = True  # whether those of the estimator are as they were when they were last checked
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
+        self._waiting = Waiting(D, dtype)  # rows of `fit_next`
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
         self.careful: Careful | None = None  # in place of the exact phase and the algorithm, from the first row with holes on
         if settings.robust:
@@ -92,31 +95,45 @@ class Stream:
     def view(self) -> View:
         """The view for reading, cached until more is learned."""
         with self.lock:
+            self.settle()
             if self._view is None:
                 now = None if self.careful is None else self.careful.settled()
-                found = self.read_out() if now is None else now.read_out()
-                check_learned(found.components, found.variances)
-                m, standardize = self.moments if now is None else now.moments, self.settings.standardize
-                self._give_notices(found, now)
-                unit = self._unit * (1.0 if now is None else now.factor)
-                varying = float((m.variance > 0).sum())
-                scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
-                excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
-                self._view = View(
-                    flip_signs(found.components),
-                    found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than all of the variance
-                    total * scale * scale,
-                    m.variance / unit**2,
-                    m.mean / unit,
-                    np.where(m.variance > 0, deviations_of(m) / unit, 1.0) if standardize else None,
-                    m.count,
-                    m.weight,
-                    m.squares,
-                    now.moments.known if now is not None and now.holes else None,
-                    1.0 if now is None else now.excess,
-                    now.gross_share if now is not None and self.settings.robust else 0.0,
-                )
+                self._view = self._view_of(self.read_out() if now is None else now.read_out(), now)
             return self._view
+
+    def glance(self) -> View:
+        """As `view`, but cheaper, for `fit_next`: the directions are as of the last block, and have half of their digits."""
+        with self.lock:
+            self.settle()
+            if self._view is not None or self.careful is not None or self.settings.standardize:
+                return self.view()
+            if isinstance(self.exact, Kept):
+                return self._view_of(self.exact.glance(self.components), None)
+            return self.view() if self.model is None else self._view_of(ReadOut(*self.model.glance()), None)
+
+    def _view_of(self, found: ReadOut, now: Careful | None) -> View:
+        """The view of a read-out, of the careful learner where that is at work."""
+        check_learned(found.components, found.variances)
+        m, standardize = self.moments if now is None else now.moments, self.settings.standardize
+        self._give_notices(found, now)
+        unit = self._unit * (1.0 if now is None else now.factor)
+        varying = float((m.variance > 0).sum())
+        scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
+        excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
+        return View(
+            flip_signs(found.components),
+            found.variances / max(excess, 1.0) * scale * scale,  # rounding must not explain more than all of the variance
+            total * scale * scale,
+            m.variance / unit**2,
+            m.mean / unit,
+            np.where(m.variance > 0, deviations_of(m) / unit, 1.0) if standardize else None,
+            m.count,
+            m.weight,
+            m.squares,
+            now.moments.known if now is not None and now.holes else None,
+            1.0 if now is None else now.excess,
+            now.gross_share if now is not None and self.settings.robust else 0.0,
+        )
 
     def _give_notices(self, found: ReadOut, learner: Careful | None) -> None:
         """Warn, once of each kind, where what was found may not be what was asked for."""
@@ -139,7 +156,7 @@ class Stream:
             return
         for row in (rows[:1], rows[-1:]):
             values = row.data[row.indptr[0] : row.indptr[-1]] if isinstance(row, SparseRows) else row.X
-            size = self._unit * float(np.nan_to_num(np.abs(values)).max(initial=0.0))
+            size = self._unit * float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0))  # whatever is missing
             if 0.0 < size < self._faintest:
                 self._faintest = size
 
@@ -191,13 +208,18 @@ class Stream:
     def learn(self, rows: AnyRows, weights: Floats, times: Floats | None = None) -> None:
         """Learn from rows of any kind, checked, with weights, (n,), all positive, and times, (n,), where age is time."""
         with self.lock:
-            self.check_whole()
-            try:
-                self._learn_pieces(rows, weights, times)
-            except BaseException as error:
-                self._break(error)
-                raise
-            self._notices.release()
+            self.settle()
+            self._waiting.room = 0
+            self._learn(rows, weights, times)
+
+    def _learn(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
+        self.check_whole()
+        try:
+            self._learn_pieces(rows, weights, times)
+        except BaseException as error:
+            self._break(error)
+            raise
+        self._notices.release()
 
     def _learn_pieces(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
         self.set_unit(rows)
@@ -231,50 +253,50 @@ class Stream:
         if self._broken is not None:
             raise ValueError(self._broken)
 
-    def learn_one(self, row: Array, times: Floats | None = None) -> Array | None:
-        """Learn from one row, (D,), of weight one and the right precision.
+    def take(self, row: Array, time: float | None) -> Array | None:
+        """Let one row, (D,), of the right precision wait until it is learned together with others.
 
         Returns
         -------
         y : (K,), or None
-            Its coordinates along the axes shown before. None, and nothing is changed, if it cannot be learned.
+            Its coordinates along the axes shown. None, and nothing is changed, if it has to be learned by itself: because nothing is
+            prepared, or because it has values that are missing, not finite or too large.
         """
-        self.check_whole()
-        try:
-            y = self._learn_one(row, times)
-        except BaseException as error:
-            self._break(error)
-            raise
-        if y is not None:
-            self._notices.release()
-        return y
-
-    def _learn_one(self, row: Array, times: Floats | None) -> Array | None:
-        if not self.unit:
-            self.set_unit(DenseRows(row[np.newaxis]))
-        if self.careful is not None:
-            return self._learn_one_carefully(row, times)
-        m = self.moments
-        decay = float((self._decays if times is None else decays_of(self.settings.half_life, times, self.last_time))[0])
-        weight = decay * m.weight + 1.0
-        share = 1.0 / weight
-        slot = np.empty(self.D, self.dtype) if self.model is None else self.model.slot()
-        y = m.take_row(row, share, self.unit or 1.0, self._largest, self.settings.center, slot, self.shown)
-        if y is None:
+        waiting = self._waiting
+        if not waiting.room or self.refresh_at == 0.0:
             return None
-        m.count, m.weight, m.squares = m.count + 1, weight, decay * decay * m.squares + 1.0
-        self.last_time = None if times is None else float(times[0])
-        self._view, self._sums = None, None
-        if self.model is None:
-            self._add_exactly(slot[np.newaxis], np.array([share]))
-        else:
-            if self.scale is not None:
-                if self._first_leap((slot / self.scale)[np.newaxis], np.array([share])) == 0:
-                    self._leap()
-                slot = slot / self.scale
-            self.model.feed_one(slot, share)
-        self._at_fixed_places()
-        return y
+        decays = self._decays if time is None else decays_of(self.settings.half_life, np.array([time]), self.last_taken)
+        return waiting.take(row, float(decays[0]), time)
+
+    def prepare(self) -> None:
+        """Get ready for rows that come one by one."""
+        due = self.refresh_at - self.weight
+        room = self._waiting.most if due <= 0.0 else math.ceil(due)
+        inside = self.careful.room if self.careful is not None else self._waiting.most if self.model is None else self.model.room()
+        moves, unit = self.settings.center and self.careful is None, self.unit
+        if unit:
+            self._waiting.prepare(self.moments, self.weight, moves, min(room, inside), unit, self._largest / unit, self.shown)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows that wait have to be learned now."""
+        return self._waiting.is_full
+
+    @property
+    def last_taken(self) -> float | None:
+        """Time of the last row, whether it has been learned or waits."""
+        return self._waiting.last_time if len(self._waiting) else self.last_time
+
+    def settle(self) -> None:
+        """Learn the rows that wait."""
+        if not len(self._waiting):
+            return
+        with self.lock, InterruptsWait():
+            rows, times = self._waiting.empty()
+            if len(rows):
+                due = self.refresh_at
+                self._learn(DenseRows(rows), np.ones(len(rows)), times)
+                self.refresh_at = due
 
     def project(self, row: Array) -> Array:
         """Coordinates of a row, (D,), along the shown axes; if values are missing, those that fit the others best."""
@@ -407,17 +429,6 @@ class Stream:
             part = part * self.dtype.type(self.unit)
         if self.careful.add(part, weights, np.broadcast_to(self._decays, weights.shape)):
             self._note_block()
-
-    def _learn_one_carefully(self, row: Array, times: Floats | None) -> Array | None:
-        """As `learn_one`, for rows that may have missing values or be gross."""
-        near = np.abs(row) < self._largest / self._unit
-        if not (near | np.isnan(row) if self.settings.missing == "impute" else near).all():
-            return None
-        kept = self._decays
-        self._decays = kept if times is None else decays_of(self.settings.half_life, times, self.last_time)
-        self._learn_carefully(DenseRows(row[np.newaxis]), _ONE)
-        self._decays, self.last_time, self._view = kept, None if times is None else float(times[0]), None
-        return self.project(row)
 
     @property
     def weight(self) -> float:
@@ -560,6 +571,7 @@ class Stream:
 
     def state(self) -> StreamState:
         """Everything except the algorithm, in arrays of its own."""
+        self.settle()
         self.check_whole()
         m = self.moments
         moments = MomentsState(m.count, m.weight, m.squares, m.mean, m.variance.copy(), m.parts())

@@ -161,7 +161,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         scores: Any
         if isinstance(rows, ArrayRows):
             scores = _array_scores(rows, mean, components) if first else rows.scores(components, offset)
-            return scores / rows.library.of(self._deviations(rows.library.dtype)) if self.whiten else scores
+            return scores / rows.library.of(self._deviations(rows.library.dtype, view)) if self.whiten else scores
         if isinstance(rows, SparseRows):
             basis = components.T.astype(np.float64) if first else components.T
             scores = (np.asarray(rows.matrix() @ basis) - offset).astype(rows_dtype(rows))
@@ -169,7 +169,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
             scores = _dense_scores(rows.X, mean, components.astype(rows.X.dtype, copy=False))
         else:
             scores = matmul(rows.X, components.T.astype(rows.X.dtype, copy=False)) - offset.astype(rows.X.dtype)
-        return scores / self._deviations(scores.dtype) if self.whiten else scores
+        return scores / self._deviations(scores.dtype, view) if self.whiten else scores
 
 
 def _dense_scores(X: Array, mean: Floats, components: Array) -> Array:

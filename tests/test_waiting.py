@@ -1,0 +1,177 @@
+"""Rows of `fit_next` wait to be learned together: nobody may be able to tell."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
+
+
+def stream(n: int, D: int = 60, seed: int = 5) -> Floats:
+    rng = np.random.default_rng(seed)
+    scales = 3.0 / np.arange(1.0, D + 1.0)
+    return np.asarray(rng.standard_normal((n, D)) * scales @ np.linalg.qr(rng.standard_normal((D, D)))[0] + 5.0 * rng.standard_normal(D))
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "not centred": {"center": False},
+    "half-life": {"half_life": 200},
+    "standardised": {"standardize": True},
+    "robust": {"robust": True},
+    "holes": {"missing": "impute"},
+    "stable": {"axes": "stable"},
+    "single precision": {"dtype": np.float32},
+    "exact": {"oversample": 40},
+}
+
+
+def model_of(name: str) -> OnlinePCA:
+    return OnlinePCA(3, **{"oversample": 4, **OPTIONS[name]})
+
+
+def rows_for(name: str, n: int = 500) -> Floats:
+    X = stream(n)
+    if name == "holes":
+        X[np.random.default_rng(6).random(X.shape) < 0.01] = np.nan
+    return X.astype(OPTIONS[name].get("dtype", np.float64))
+
+
+def same(one: OnlinePCA, two: OnlinePCA) -> None:
+    assert one.n_samples_seen_ == two.n_samples_seen_, "rows were lost, or counted twice"
+    for name in ("mean_", "var_", "components_", "explained_variance_", "noise_variance_"):
+        assert np.array_equal(getattr(one, name), getattr(two, name)), f"{name} differs from that of rows learned in one call"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+def test_rows_one_by_one_give_the_model_of_one_call_to_the_last_bit(name: str) -> None:
+    X = rows_for(name)
+    for n in (1, 7, 33, 257, len(X)):
+        one_by_one = model_of(name)
+        for x in X[:n]:
+            one_by_one.fit_next(x)
+        same(one_by_one, model_of(name).fit(X[:n]))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+def test_reads_blocks_and_single_rows_in_any_order_give_the_same_model(name: str, seed: int) -> None:
+    X, rng, mixed = rows_for(name), np.random.default_rng(seed), model_of(name)
+    mixed.partial_fit(X[:1])
+    done = 1
+    while done < len(X):
+        kind, n = rng.integers(4), int(rng.integers(1, 90))
+        if kind == 0:
+            mixed.partial_fit(X[done : done + n])
+        elif kind == 1:
+            _ = mixed.components_
+            continue
+        else:
+            for x in X[done : done + n]:
+                mixed.fit_next(x)
+        done += len(X[done : done + n])
+    same(mixed, model_of(name).fit(X))
+
+
+def saved(model: OnlinePCA, folder: Path) -> OnlinePCA:
+    model.save(folder / "model.psp")
+    return OnlinePCA.load(folder / "model.psp")
+
+
+USES: dict[str, Callable[[OnlinePCA, Path], OnlinePCA]] = {
+    "a file": saved,
+    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
+    "a deep copy": lambda model, _: copy.deepcopy(model),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("waiting", [1, 5, 31])
+def test_waiting_rows_are_in_every_copy(use: str, waiting: int, tmp_path: Path) -> None:
+    X = stream(700)
+    model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
+    for x in X[600 : 600 + waiting]:
+        model.fit_next(x)
+    other = USES[use](model, tmp_path)
+    same(other, OnlinePCA(3, oversample=4).fit(X[: 600 + waiting]))
+    for x in X[600 + waiting :]:
+        assert np.allclose(model.fit_next(x), other.fit_next(x), rtol=1e-12, atol=1e-12), "the copy projects on other axes"
+    same(model, other)
+
+
+@pytest.mark.parametrize("side", ["mine", "theirs"])
+def test_waiting_rows_are_merged(side: str) -> None:
+    X = stream(1000)
+    parts = [OnlinePCA(3, oversample=4).partial_fit(X[:400]), OnlinePCA(3, oversample=4).partial_fit(X[500:900])]
+    for x in X[400:420]:
+        parts[0].fit_next(x)
+    for x in X[900:913]:
+        parts[1].fit_next(x)
+    mine, theirs = parts if side == "mine" else parts[::-1]
+    assert mine.merge(theirs).n_samples_seen_ == 833, "rows that waited were lost in the merge"
+    expected = np.concatenate([X[:420], X[500:913]]).mean(axis=0)
+    assert np.allclose(mine.mean_, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e250])
+def test_a_refused_row_leaves_those_that_wait(bad: float) -> None:
+    X = stream(640)
+    model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
+    for x in X[600:610]:
+        model.fit_next(x)
+    wrong = X[610].copy()
+    wrong[-1] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity|too large|beyond|1e\+?250"):
+        model.fit_next(wrong)
+    for x in X[610:]:
+        model.fit_next(x)
+    same(model, OnlinePCA(3, oversample=4).fit(X))
+
+
+def test_the_row_given_may_be_changed_afterwards() -> None:
+    X, buffer = stream(700), np.empty(60)
+    model = OnlinePCA(3, oversample=4)
+    for x in X:
+        buffer[:] = x
+        model.fit_next(buffer)
+        buffer[:] = 1e6
+    same(model, OnlinePCA(3, oversample=4).fit(X))
+
+
+def test_outputs_are_about_the_mean_of_all_rows_up_to_their_own() -> None:
+    X = stream(640)
+    X[600:] += 100.0
+    model = OnlinePCA(3, oversample=4).partial_fit(X[:599])
+    model.fit_next(X[599])  # reads out anew
+    axes = model.components_
+    for i in range(600, 630):
+        y, expected = model.fit_next(X[i]), axes @ (X[i] - X[: i + 1].mean(axis=0))
+        assert np.allclose(y, expected, rtol=1e-9), f"row {i} has the coordinates {y}; about the mean of all rows they are {expected}"
+
+
+def test_times_of_waiting_rows_are_checked_and_kept() -> None:
+    X, seconds = stream(500), np.cumsum(np.random.default_rng(3).exponential(1.0, 500))
+    one_by_one = OnlinePCA(3, oversample=4, half_life="1min")
+    for x, time in zip(X, seconds, strict=True):
+        one_by_one.fit_next(x, time)
+    with pytest.raises(ValueError, match="back"):
+        one_by_one.fit_next(X[0], seconds[-2])
+    same(one_by_one, OnlinePCA(3, oversample=4, half_life="1min").fit(X, times=seconds))
+
+
+def test_very_wide_rows_do_not_wait_in_a_large_buffer() -> None:
+    X = np.random.default_rng(0).standard_normal((40, 300_000))
+    model = OnlinePCA(2, oversample=1)
+    for x in X:
+        model.fit_next(x)
+    same(model, OnlinePCA(2, oversample=1).fit(X))
