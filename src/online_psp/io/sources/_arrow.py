@@ -24,7 +24,7 @@ IPC = (".arrow", ".feather", ".ipc")
 STREAM = b"\xff\xff\xff\xff"
 """What the format for streams begins with."""
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
-_TURNED, _APART = 32, 16  # columns that are turned at a time, and values between them, so that they do not contend for the same cache lines
+_TOGETHER = 64  # columns that are turned into rows at a time
 _LOOKED_AT = 8  # columns of whole numbers
 
 
@@ -38,8 +38,6 @@ class Table(NamedTuple):
     """Places of all columns that are needed, in order: features, ids, time."""
     widths: list[int]
     """How many features each of the feature columns gives."""
-    lists: list[bool]
-    """Which of the feature columns have lists."""
     working: np.dtype[Any]
     choice: Choice
     rows: int
@@ -74,7 +72,7 @@ def open_arrow(place: Place, options: Options) -> Source:
     widths = [_width(entry, place, parquet, at) for entry, at in zip(fields, choice.features, strict=True)]
     working = working_dtype(np.result_type(*(_numpy_kind(entry.type) for entry in fields)), options.dtype, place.name)
     columns = list(dict.fromkeys([*choice.features, *choice.ids, *([choice.time] if choice.time is not None else [])]))
-    table = Table(place, parquet, names, columns, widths, [_is_list(entry.type) for entry in fields], working, choice, rows)
+    table = Table(place, parquet, names, columns, widths, working, choice, rows)
     chosen = [names[at] for at in choice.features]
     plain = all(width == 1 for width in widths)
     shown = ", ".join(chosen[:6]) + (", …" if len(chosen) > 6 else "")
@@ -110,7 +108,7 @@ def _doubts(table: Table, schema: Any, keep_index: bool | None) -> list[str]:
     whole = [at for at in table.choice.features if pa.types.is_integer(schema.field(at).type)]
     found: list[str] = []
     for at in [] if keep_index else whole[:_LOOKED_AT]:
-        first = next(_chunks(table._replace(columns=[at], widths=[1], lists=[False], choice=Choice([at], [], None)), 0, 100), None)
+        first = next(_chunks(table._replace(columns=[at], widths=[1], choice=Choice([at], [], None)), 0, 100), None)
         why = suspicion(table.names[at], np.asarray(first.rows[:, 0], dtype=np.float64)) if first is not None else None
         if why is not None:
             found.append(warning(f"column {at} ({table.names[at]!r})", at, why))
@@ -235,10 +233,12 @@ def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
     """The rows from `start` on, about so many at a time."""
     import pyarrow as pa
 
-    at = start
+    at, groups = start, None
+    where = {column: place for place, column in enumerate(table.columns)}
     try:
         for batch in _batches(table.place, table.parquet, table.columns, start, rows):
-            yield _chunk(batch, table)
+            groups = groups or _groups(batch.schema.types, [where[column] for column in table.choice.features])
+            yield _chunk(batch, groups, table)
             at += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, SourceError):
@@ -246,44 +246,51 @@ def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
         raise SourceError(f"{table.place.name}, after row {at}: the file is damaged ({reason(error)}).") from None
 
 
-def _chunk(whole: Any, table: Table) -> Chunk:
-    names = {at: whole.column(place) for place, at in enumerate(table.columns)}
+def _chunk(whole: Any, groups: list[list[int]], table: Table) -> Chunk:
+    where = {at: place for place, at in enumerate(table.columns)}
+    widths = dict(zip(table.choice.features, table.widths, strict=True))
     lists_only = len(table.widths) == 1 and table.widths[0] > 1
-    turned = np.empty((0 if lists_only else whole.num_rows, sum(table.widths)), dtype=table.working)
-    strip = np.empty((_TURNED, whole.num_rows + _APART), dtype=table.working)[:, : whole.num_rows]  # stays in the cache until it is turned
-    waiting: list[int] = []
+    rows = np.empty((0 if lists_only else whole.num_rows, sum(table.widths)), dtype=table.working)
     wide: dict[int, Array] = {}
     bad: dict[int, str] = {}
     at = 0
-    for column, width, lists in zip(table.choice.features, table.widths, table.lists, strict=True):
-        found = names[column]
-        if lists:
+    for columns in groups:
+        found, width = whole.column(columns[0]), len(columns)
+        if _is_list(found.type):
+            column = table.columns[columns[0]]
+            width = widths[column]
             wide[at] = _lists(found, width, table, column, bad)
+        elif _is_plain(found.type):  # all in one call, during which other threads run
+            rows[:, at : at + width] = whole.select(columns).to_tensor(null_to_nan=True, row_major=True).to_numpy()
         else:
-            strip[len(waiting)] = _numbers(found, table.working)
-            waiting.append(at)
-            if len(waiting) == _TURNED:
-                _turn(strip, waiting, turned)
+            rows[:, at] = _numbers(found, table.working)
         at += width
-    _turn(strip, waiting, turned)
-    turned = wide[0] if lists_only else turned
+    rows = wide[0] if lists_only else rows
     for at, values in wide.items():
-        if turned is not values:
-            turned[:, at : at + values.shape[1]] = values
+        if rows is not values:
+            rows[:, at : at + values.shape[1]] = values
     if bad:
-        turned = turned[[i for i in range(len(turned)) if i not in bad]]
-    ids = np.array([_texts(names[at]) for at in table.choice.ids], dtype=object).T if table.choice.ids else None
-    times = _times(names[table.choice.time], table) if table.choice.time is not None else None
-    return Chunk(whole.num_rows, turned, bad, ids, times)
+        rows = rows[[i for i in range(len(rows)) if i not in bad]]
+    ids = np.array([_texts(whole.column(where[at])) for at in table.choice.ids], dtype=object).T if table.choice.ids else None
+    times = _times(whole.column(where[table.choice.time]), table) if table.choice.time is not None else None
+    return Chunk(whole.num_rows, rows, bad, ids, times)
 
 
-def _turn(strip: Array, places: list[int], rows: Array) -> None:
-    """Write columns (m, n) to their places in rows (n, D), and forget the places."""
-    if not places:
-        return
-    together = places[-1] - places[0] == len(places) - 1
-    rows[:, slice(places[0], places[-1] + 1) if together else places] = strip[: len(places)].T
-    places.clear()
+def _groups(kinds: list[Any], columns: list[int]) -> list[list[int]]:
+    """Columns that are turned into rows together: plain ones of the same type, so few that what is written stays in the cache."""
+    groups = [[columns[0]]]
+    for column in columns[1:]:
+        if kinds[column] == kinds[groups[-1][0]] and _is_plain(kinds[column]) and len(groups[-1]) < _TOGETHER:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    return groups
+
+
+def _is_plain(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _numbers(column: Any, working: np.dtype[Any]) -> Array:
