@@ -29,9 +29,9 @@ from online_psp.pca.files import pca_from_state, pca_state
 M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
-_LARGEST = 1e152  # squares of it are in range
-_LEAST_SCALE = 1e-160  # of a deviation: squares of smaller ones vanish
-_LEAST = 1e-40  # relative to the largest variance: smaller ones are left out
+_LARGEST = 1e152  # largest value allowed: its square does not overflow
+_LEAST_SCALE = 1e-160  # smallest deviation allowed: squares of smaller ones underflow
+_LEAST = 1e-40  # smallest variance allowed, relative to the largest
 _ORTHONORMAL = 1e-3  # allowed distance from orthonormal, for directions in single precision
 
 

@@ -17,13 +17,13 @@ from online_psp.pca.forgetting import check_half_life
 
 
 class Given(NamedTuple):
-    """Rows of a call, checked."""
+    """The checked rows of one call."""
 
     X: Any
     """The rows as they were given; None for a single row."""
     rows: AnyRows
     seconds: Floats | None
-    """(n,), if ages are times."""
+    """Times of the rows, (n,), if the model forgets by time."""
 
 
 def learn(

@@ -69,7 +69,7 @@ class Monitor:
         component if that is more, but at most a quarter of the model's own half-life in rows. None does without the second model, which
         halves the time per row.
     refresh : int
-        Most rows between two places at which the model is read.
+        Largest number of rows between two places at which the model is read.
     recent : int
         Number of recent rows to keep, to start anew from.
 
@@ -77,9 +77,9 @@ class Monitor:
     ----------
     model : OnlinePCA
     n_rows : int
-        Rows given so far.
+        Number of rows given so far.
     n_left_out : int
-        Rows that were not learned because they exceed a limit.
+        Number of rows that were not learned, because they exceed a limit.
     alarms : list of Alarm
     overlap : float
         Overlap of the two subspaces at the last place; NaN if there is none.
@@ -153,7 +153,7 @@ class Monitor:
 
     @property
     def refresh(self) -> int:
-        """Most rows between two places at which the model is read."""
+        """Largest number of rows between two places at which the model is read."""
         return self._places.refresh
 
     @property
@@ -213,7 +213,7 @@ class Monitor:
             return found._replace(t2=scores.t2, spe=scores.spe, outlier=outlier)
 
     def _checked(self, X: ArrayLike) -> AnyRows:
-        """The rows, checked; raises an error, before anything has changed, if any of them cannot be learned."""
+        """Check rows; raises an error, before anything has changed, if one of them cannot be learned."""
         if check_half_life(self.model.half_life) != self._memory.half_life:
             was = None if self._memory.half_life is None else self._memory.half_life.length
             raise ValueError(f"half_life of the model was {was} and is {self.model.half_life} now; set it back.")
