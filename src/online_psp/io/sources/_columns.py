@@ -1,4 +1,4 @@
-"""Which columns of a table are features, which are ids, and which is the time."""
+"""Chooses which columns of a table are features, which are ids, and which is the time."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Wanted(NamedTuple):
     ids: Columns = None
     time_column: str | int | None = None
     absent: list[set[str | int]] | None = None
-    """Of several files: for each that was opened, what of `exclude` it does not have, which is no error there."""
+    """For several files: the columns of `exclude` that each file opened so far lacks; it is an error only if all files lack one."""
 
     def any(self) -> bool:
-        """Whether any was given."""
+        """Whether any option was given."""
         return any(each is not None for each in self[:-1])
 
 
@@ -70,7 +70,7 @@ def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, u
     names : sequence of str, optional
         Names of all `width` columns.
     usable : places, optional
-        Columns that are features unless the user chooses; all by default.
+        Columns that are features unless the user chooses others; all by default.
     """
     ids = places(wanted.ids, names, width, name) or []
     time = places(wanted.time_column, names, width, name)
