@@ -15,7 +15,7 @@ class Budget:
     share : float
         Share of the learner's processor time.
     every : float
-        Shortest time between two times, in seconds.
+        Shortest time from one time to the next, in seconds.
     """
 
     def __init__(self, share: float, every: float) -> None:

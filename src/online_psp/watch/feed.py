@@ -76,7 +76,7 @@ class Feed:
         self._copies, self._frames, self._rows = Budget(_MODEL_SHARE, EVERY), Budget(_FRAME_SHARE, EVERY), Budget(_ROWS_SHARE, _SLOT)
         self._look_next = -math.inf  # time on the clock before which nothing is due
         self._slot_rows = self._slot_calls = 0  # rows that may still be copied in this slot, and calls that may copy them
-        self._slot_ends = -math.inf  # time on the clock
+        self._slot_ends = -math.inf  # time on the clock at which this slot ends
         self._pieces: deque[Piece] = deque()
         self._scores = WaitingScores(_SCORED_ROWS)
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)

@@ -123,7 +123,7 @@ def _begins(place: Place, magic: bytes) -> bool:
 
 
 def _list_names(names: list[str], widths: list[int]) -> list[str]:
-    """embedding.0, embedding.1, …"""
+    """Names of features; those of a column of lists are embedding.0, embedding.1, …"""
     return [name if width == 1 else f"{name}.{i}" for name, width in zip(names, widths, strict=True) for i in range(width)]
 
 
@@ -299,7 +299,7 @@ def _numbers(column: Any, working: np.dtype[Any]) -> Array:
 
 
 def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) -> Array:
-    """(n, width); rows whose list is missing or of another length are bad."""
+    """A column of lists as an array, (n, width); rows whose list is missing or of another length are bad."""
     import pyarrow.compute as pc
 
     lengths = np.asarray(pc.fill_null(pc.list_value_length(column), -1).to_numpy()).astype(np.int64)

@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 
 def column_list(text: str | None) -> list[str] | None:
-    """``a,b,"c, d",3-7`` as a list: names with commas are quoted."""
+    """Split ``a,b,"c, d",3-7`` into a list of columns; names with commas are quoted."""
     if text is None:
         return None
     try:
@@ -190,7 +190,7 @@ def _quoted(name: str) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """1,2,3,7 as ``1-3,7``."""
+    """Numbers as ranges: 1, 2, 3, 7 become ``1-3,7``."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
@@ -201,7 +201,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def times_of(cells: Sequence[str], name: str) -> Array:
-    """Times: seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; empty cells become NaN or NaT."""
+    """Parse times: seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; empty cells become NaN or NaT."""
     try:
         return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
     except ValueError:

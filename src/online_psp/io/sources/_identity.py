@@ -210,7 +210,7 @@ def different(old: Mapping[str, Any], new: Mapping[str, Any], position: int) -> 
     new : identity
         ``source.identity(since=old)``.
     position : int
-        Rows of the source that were processed.
+        Number of rows of the source that were processed.
     """
     schema, now = _mapping(old.get("schema")), _mapping(new.get("schema"))
     return (

@@ -20,7 +20,7 @@ from online_psp.io.sources._bytes import Pieces
 from online_psp.io.sources._source import SourceError, megabytes
 
 _LONGEST_QUOTED = 1 << 20
-_LONG = 1000  # bytes of a line from which a call to search for its end is worth while
+_LONG = 1000  # bytes per line from which it is faster to search for each line end by itself
 _LOOKED_AT = 1 << 16  # bytes from which the length of lines is estimated
 
 

@@ -117,7 +117,7 @@ def _table(folder: Path, prefix: str, stems: tuple[str, ...], column: int) -> li
 
 
 def is_ten_x_folder(folder: Path) -> Path | None:
-    """The matrix in a folder that Cell Ranger wrote; None if the folder is another."""
+    """The matrix in a folder that Cell Ranger wrote; None for other folders."""
     for name in ("matrix.mtx.gz", "matrix.mtx"):
         if (folder / name).is_file() and _table(folder, "", ("barcodes",), 0) is not None:
             return folder / name

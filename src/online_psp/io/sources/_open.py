@@ -103,7 +103,7 @@ def open_source(
     grey : bool
         Whether to turn colour pictures into grey ones.
     max_memory : int, optional
-        Most bytes that one block may take; a quarter of the machine's memory by default.
+        Largest number of bytes that one block may take; a quarter of the machine's memory by default.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def open_source(
     except OSError as error:
         raise SourceError(f"{error.filename or _shown(source)} cannot be read: {error.strerror or reason(error)}.") from None
     except Exception as error:
-        if isinstance(source, str | os.PathLike | list | tuple):  # a library failed at a damaged file
+        if isinstance(source, str | os.PathLike | list | tuple):  # a library has failed on a damaged file
             raise SourceError(f"{_shown(source)} cannot be read ({type(error).__name__}: {reason(error)}).") from error
         raise
 

@@ -1,4 +1,4 @@
-"""Several files as one source, one after the other."""
+"""Reads several files, one after the other, as one source."""
 
 from __future__ import annotations
 

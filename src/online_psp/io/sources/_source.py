@@ -123,7 +123,7 @@ class Source:
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How it was read: columns, header, delimiter, …"""
     max_memory: int = field(default_factory=default_max_memory, repr=False)
-    """Most bytes that one block may take."""
+    """Largest number of bytes that one block may take."""
     column_numbers: list[int] | None = field(default=None, repr=False)
     """Column of the file, from 0, for each feature; None if they are the same."""
     marks: dict[str, Any] = field(default_factory=dict, repr=False)

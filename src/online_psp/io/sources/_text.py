@@ -285,7 +285,7 @@ class _Reader:
         return sum(batch.count for batch in self._lines().batches(0, 1 << 16) if batch is not None)
 
     def read(self, start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        """See `Source.read`."""
+        """Chunks of rows; see `Source.read`."""
         lines = self._lines()
         at, last = start, b""
         for batch, chunk in self._parsed(lines, start, size, deadline):
