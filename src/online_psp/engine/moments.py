@@ -253,7 +253,7 @@ class MeanParts(NamedTuple):
 
 
 class Moments:
-    """Count, weight, mean and variances of the rows seen so far. No other class updates the mean.
+    """Count, weight, mean and variances of the rows seen so far: the only owner of the mean.
 
     Attributes
     ----------
