@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_psp import ALGORITHMS, FSM, IPCA, SM
-from online_psp.engine import frames
+from online_psp.engine import stacked_rows
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
 from tests.oracle import COMPILED, NAMES, RUNS, module_of, options, reference_run, sized, spiked
@@ -262,7 +262,7 @@ def test_layouts_and_number_types_are_taken_as_they_come(name: str) -> None:
 @every_algorithm
 def test_rows_that_are_read_only_or_out_of_line_need_no_other_kernel(name: str) -> None:
     X = spiked(60, 20, 4)
-    kernel: Any = module_of(name).recur_open if name in ("fsm", "sm") else frames._add_to_frame
+    kernel: Any = module_of(name).recur_open if name in ("fsm", "sm") else stacked_rows.add_to_frame
     model = ALGORITHMS[name](4, 20, block_size=4)
     model.fit_block(X[:8])
     model.fit_next(X[8])

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from online_psp.engine.blas import matmul
-from online_psp.engine.frames import forward_substitute
+from online_psp.engine.stacked_rows import forward_substitute
 from online_psp.engine.types import Array, Floats
 
 

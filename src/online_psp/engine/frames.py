@@ -7,77 +7,19 @@ are good to ``eps ‖x‖``. IPCA and CCIPCA recur on these.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp.engine.blas import add_product, dot, gram, matmul, turn_lower
-from online_psp.engine.compiler import kernel
-from online_psp.engine.sizes import TILE_BYTES
-from online_psp.engine.store import put_and_multiply
+from online_psp.engine.stacked_rows import add_to_frame, forward_substitute, over_stack, recombine, tiles
 from online_psp.engine.types import Array, Floats
 
 _MOST_DRIFT = 4096.0  # 1e-12 in double precision
 _MOST_CARRIED = 8  # blocks over which inner products of the basis are updated, before they are computed anew
 _SURE = 10.0  # how much larger pivots must be if those inner products were only updated
-
-
-def tiles(B: Array, X: Array) -> Iterator[tuple[slice, Array]]:
-    """Columns of B to work on at a time, with the same columns of X: all of them, unless there are very many."""
-    width = max(64, TILE_BYTES // (B.itemsize * (len(B) + len(X))))
-    for start in range(0, B.shape[1], width):
-        columns = slice(start, start + width)
-        yield columns, np.ascontiguousarray(X[:, columns])
-
-
-def recombine(B: Array, A: Floats, C: Floats, X: Array, source: Array | None = None) -> None:
-    """``B ← A S + C X``, where S is `source`, or B itself by default."""
-    source = B if source is None else source
-    A = A.astype(B.dtype, copy=False)
-    for columns, part in tiles(B, X):
-        new = matmul(A, source[:, columns])
-        add_product(new, 1.0, C, part)
-        B[:, columns] = new
-
-
-@kernel
-def forward_substitute(L: Floats, b: Floats, n: int, first: int = 0) -> None:
-    """Solve ``L[:n, :n] c = b[:n]`` in place, L lower triangular; its rows up to `first` are those of the identity."""
-    for i in range(first, n):
-        total = b[i]
-        for j in range(i):
-            total -= L[i, j] * b[j]
-        b[i] = total / L[i, i]
-
-
-@kernel
-def _add_to_frame(stack: Array, at: int, row: Array, frame: Floats, known: int, coordinates: Floats) -> tuple[float, float]:
-    """Store `row` as row `at` of the stack, and fill in its coordinates in the frame of the rows before it.
-
-    The first `known` of those rows are orthonormal.
-
-    Returns
-    -------
-    square, pivot : float
-        ``‖x‖²``, and the part of it outside that frame.
-    """
-    products = np.empty(at + 1, dtype=stack.dtype)
-    put_and_multiply(stack, at, row, products)
-    for i in range(at):
-        coordinates[i] = products[i]
-    forward_substitute(frame, coordinates, at, known)
-    square = float(products[at])
-    pivot = square
-    for i in range(at):
-        pivot -= coordinates[i] * coordinates[i]
-    return square, pivot
-
-
-def over_stack(Z: Floats, frame: Floats) -> Floats:
-    """Turn coordinates Z over the orthonormal frame into coordinates over the stacked rows themselves."""
-    return np.asarray(solve_triangular(frame, Z.T, trans="T", lower=True, check_finite=False).T)
 
 
 class FrameState(NamedTuple):
@@ -361,7 +303,7 @@ class Frame:
             return True
         at = self.K + self.n
         coordinates, frame = self.open_coordinates[self.n], self.open_frame
-        square, pivot = _add_to_frame(self.stack, at, x, frame, self._known, coordinates)
+        square, pivot = add_to_frame(self.stack, at, x, frame, self._known, coordinates)
         if pivot > self._least_pivot * square:
             self.drift += square / pivot
             coordinates[at] = math.sqrt(pivot)

@@ -1,16 +1,17 @@
 """Mean and variances of a stream: exact, in one pass, weighted, and mergeable.
 
-Let a row have the share ``s`` in the weighted average of all rows up to it: ``s = w/W``, W the sum of the weights so far, old ones faded
-where the stream forgets. Then, with μ and V the mean and the covariance before it, the centred row is ``x̃ = sqrt(1−s) (x − μ)``, and::
+A row of weight w has the share ``s = w/W`` in the weighted average of all rows up to it. W is the sum of the weights so far, in which old
+ones have faded if the stream forgets. With μ and V the mean and the covariance before the row, the centred row is
+``x̃ = sqrt(1−s) (x − μ)``, and::
 
     μ ← μ + s (x − μ)
     V ← (1−s) V + s x̃ x̃ᵀ
 
-exactly. Whatever learns from x̃ with these shares learns from centred data, without having known the mean.
+exactly. An algorithm that learns from x̃ with these shares learns from centred data, without knowing the mean in advance.
 
-The mean is kept as a sum of two, ``origin + moved``. The origin is the mean as of row 1, 2, 4, 8, …, and `moved` is how far it has gone
-since, which is small: a mean that is 1e12 times the deviation (a clock, an identifier) would otherwise no longer move, because its steps
-are below its own rounding.
+The mean is kept as a sum of two parts, ``origin + moved``. The origin is the mean as of row 1, 2, 4, 8, …, and `moved` is how far the mean
+has moved since. As one number, a mean that is 1e12 times the deviation (a clock, an identifier) would stop moving, because its steps are
+smaller than its rounding error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from online_psp.engine.csr import column_moments, scatter_sums
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Array, Floats
 
-_LEAST_KEPT = 2.0**-60  # of what came before a row: less makes no difference
+_LEAST_KEPT = 2.0**-60  # smallest share of all earlier weight that still makes a difference
 
 
 @kernel
@@ -35,7 +36,7 @@ def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares
     ----------
     weights : (n,), positive
     decays : (n,) or (1,)
-        What is left of all earlier weights when a row comes.
+        Factors by which all earlier weights are multiplied when a row arrives.
     weight, squares : float
         Sum of the weights so far, and of their squares.
     shares : (n,), filled
@@ -43,7 +44,7 @@ def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares
     Returns
     -------
     weight, squares : float
-        Brought up to date.
+        The same sums, with these rows.
     """
     many = decays.shape[0] > 1
     for i in range(weights.shape[0]):
@@ -56,7 +57,7 @@ def weigh(weights: Floats, decays: Floats, weight: float, squares: float, shares
 
 @exact_kernel
 def settle(origin: Floats, moved: Floats) -> None:
-    """Take what the mean has moved by into its origin; the sum of the two stays as it is, to the last bit."""
+    """Move the origin to the present mean; the sum of both parts stays the same, to the last bit."""
     for j in range(origin.shape[0]):
         total = origin[j] + moved[j]
         part = total - origin[j]
@@ -66,7 +67,7 @@ def settle(origin: Floats, moved: Floats) -> None:
 
 @exact_kernel
 def _differences(x: Array, unit: float, origin: Floats, moved: Floats, point: Array) -> None:
-    """``point = x − mean/unit``. The origin goes first: far from zero, nothing else is left of a small difference."""
+    """``point = x − mean/unit``. The origin is subtracted first: far from zero, rounding would otherwise destroy a small difference."""
     for j in range(x.shape[0]):
         point[j] = ((unit * x[j] - origin[j]) - moved[j]) / unit
 
@@ -86,28 +87,28 @@ def project_one(components: Array, x: Array, origin: Floats, moved: Floats, unit
 
 
 def weights_left(shares: Floats) -> tuple[Floats, float]:
-    """What each of n rows counts after the last of them, (n,), and what is left of everything before the first."""
+    """Weight of each of n rows after the last of them, (n,), and the share that is left of everything before the first."""
     keep = np.cumprod((1.0 - shares)[::-1])[::-1]
     return shares * np.append(keep[1:], 1.0), float(keep[0]) if len(keep) else 1.0
 
 
 def following(total: float, shares: Floats) -> Floats:
-    """What rows weigh, (n,), that follow on a total, given their shares in the average up to each; finite where all before has faded."""
+    """Weights, (n,), of rows that follow a total weight, from their shares in the average; finite even if all earlier weight has faded."""
     return np.asarray(total * shares / np.cumprod(np.maximum(1.0 - shares, _LEAST_KEPT)))
 
 
 @exact_kernel
 def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Floats, moved: Floats, variance: Floats) -> None:
-    """Turn rows into centred rows in place, and move the mean and the variance of each feature.
+    """Centre rows in place, and update the mean and the variance of each feature.
 
     Parameters
     ----------
     rows : (n, D), changed in place
     shares : (n,)
     unit : float
-        What rows are multiplied by first.
+        Factor by which rows are multiplied first.
     count : int
-        How many rows came before.
+        Number of earlier rows.
     origin, moved, variance : (D,), changed in place
     """
     for i in range(rows.shape[0]):
@@ -126,7 +127,7 @@ def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Fl
 
 @exact_kernel
 def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats) -> None:
-    """The same for rows that are not centred: they are scaled, and the mean squares of the features move."""
+    """Do the same without centring: multiply rows by the unit in place, and update the mean squares of the features."""
     for i in range(rows.shape[0]):
         row, share = rows[i], shares[i]
         keep = 1.0 - share
@@ -137,7 +138,7 @@ def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats) -> No
 
 
 class Sums:
-    """The running sum of sparse rows, which moves only where rows have entries.
+    """The running sum of sparse rows, which changes only where rows have entries.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class Sums:
         return self.vector / self.total if self.total > 0 else np.zeros_like(self.vector)
 
     def take(self, rows: Any) -> None:
-        """Move past sparse rows."""
+        """Add sparse rows."""
         scatter_sums(rows.indptr, rows.indices, rows.data, rows.weights, self.vector)
         self.total += float(rows.weights.sum())
 
@@ -166,13 +167,13 @@ class Sums:
         return new
 
     def fade(self, left: float) -> None:
-        """Let all weights fade to a share of what they were; the mean stays."""
+        """Multiply all weights by `left`; the mean stays the same."""
         self.vector *= left
         self.total *= left
 
 
 class MeanParts(NamedTuple):
-    """A mean as `Moments` keeps it: as a sum of two while rows are dense, as a running sum while they are sparse."""
+    """A mean in the form in which `Moments` keeps it: a sum of two parts while rows are dense, a running sum while they are sparse."""
 
     origin: Annotated[Floats, "D"] | None = None
     moved: Annotated[Floats, "D"] | None = None
@@ -181,16 +182,16 @@ class MeanParts(NamedTuple):
 
 
 class Moments:
-    """Count, weight, mean and variances of the rows seen so far. It alone moves the mean.
+    """Count, weight, mean and variances of the rows seen so far: the only owner of the mean.
 
     Attributes
     ----------
     count : int
-        Rows.
+        Number of rows.
     weight, squares : float
-        Sum of their weights, faded where the stream forgets, and of the squares of these.
+        Sum of their weights, which fade if the stream forgets, and sum of the squared weights.
     variance : (D,)
-        Mean square about the mean (about zero where rows are not centred), divided by the weight.
+        Weighted mean square of each feature about its mean, or about zero if rows are not centred.
     """
 
     def __init__(self, D: int) -> None:
@@ -203,7 +204,7 @@ class Moments:
 
     @property
     def mean(self) -> Floats:
-        """(D,), an array of its own."""
+        """The mean, (D,), as a new array."""
         return self.origin + self.moved if self._sums is None else self._sums.mean
 
     @mean.setter
@@ -211,7 +212,7 @@ class Moments:
         self.origin, self.moved, self._sums = mean, np.zeros_like(mean), None
 
     def parts(self) -> MeanParts:
-        """The mean as it is kept, in arrays of its own."""
+        """The mean in the form in which it is kept, as copies."""
         if self._sums is None:
             return MeanParts(self.origin.copy(), self.moved.copy())
         return MeanParts(None, None, self._sums.vector.copy(), self._sums.total)
@@ -221,7 +222,7 @@ class Moments:
         return (self.origin, self.moved) if self._sums is None else (self._sums.mean, np.zeros_like(self.moved))
 
     def take_parts(self, parts: MeanParts) -> None:
-        """Keep the mean as it was."""
+        """Restore a mean that `parts` has returned."""
         if parts.sum is not None:
             self._sums = Sums(np.zeros(0), 0.0)
             self._sums.vector, self._sums.total = parts.sum.copy(), parts.weight or 0.0
@@ -233,14 +234,14 @@ class Moments:
         return float(self.variance.sum())
 
     def shares(self, weights: Floats, decays: Floats) -> Floats:
-        """Count rows; their shares, (n,), in the weighted average up to each."""
+        """Count rows; returns the share of each, (n,), in the weighted average up to it."""
         shares = np.empty(len(weights))
         self.weight, self.squares = weigh(weights, decays, self.weight, self.squares, shares)
         self.count += len(weights)
         return shares
 
     def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> None:
-        """Centre rows, (n, D), which have been counted, in place, and move past them."""
+        """Centre rows, (n, D), in place, and update mean and variances; `shares` must have counted the rows before."""
         if center:
             self._leave_sums()
             center_rows(rows, shares, unit, self.count - len(rows), self.origin, self.moved, self.variance)
@@ -248,24 +249,24 @@ class Moments:
             scale_rows(rows, shares, unit, self.variance)
 
     def project(self, components: Array, x: Array, unit: float) -> Array:
-        """Coordinates, (K,), of a row in its own units, as far as it is from the mean."""
+        """Coordinates, (K,), of a row less the mean, in the units of the row."""
         out: Array = np.empty(len(components), components.dtype)
         project_one(components, x, *self.mean_parts(), unit, out)
         return out
 
     def _leave_sums(self) -> None:
-        """Keep the mean itself again, once rows are dense."""
+        """Go back from the running sum to the mean itself, once rows are dense."""
         if self._sums is not None:
             self.mean = self.mean
 
     def sums(self, total: float) -> Sums:
-        """The running sum of rows that weighed `total`, for sparse rows; whoever learns from those moves it, by `Sums.take`."""
+        """The running sum of the rows so far, of weight `total`, for sparse rows; the algorithm adds them to it, by `Sums.take`."""
         if self._sums is None:
             self._sums = Sums(self.mean, total)
         return self._sums
 
     def take_sparse(self, matrix: Any, weights: Floats, before: float, center: bool) -> None:
-        """Move the variances, but not the mean, past CSR rows whose weights follow on a total of `before`."""
+        """Update the variances, but not the mean, with CSR rows; `before` is the total weight of all earlier rows."""
         D = len(self.variance)
         added, means, spread = float(weights.sum()), np.zeros(D), np.zeros(D)
         column_moments(matrix.indptr, matrix.indices, matrix.data, weights, added, center, means, spread)
@@ -275,10 +276,10 @@ class Moments:
         self.variance = (before * self.variance + spread) / total
 
     def take_array(self, rows: Any, weights: Floats, before: float, unit: float, center: bool) -> Any:
-        """Centred rows of another array library, whose weights follow on a total of `before`; moves past them.
+        """Centre rows of another array library, and update mean and variances; `before` is the total weight of all earlier rows.
 
-        They are centred all at once: each by the mean of what came before it, as sums of the rows, which stay where they are. Sums are
-        about the mean of these rows, so that an old mean that has faded costs no digits.
+        All rows are centred at once, each by the mean of the rows before it. These means come from cumulative sums, computed on the device
+        that holds the rows. The sums are taken about the mean of these rows, so that an old mean that has faded costs no digits.
         """
         xp, of = rows.library.xp, rows.library.of
         X = rows.X * unit if unit != 1.0 else rows.X
@@ -295,10 +296,10 @@ class Moments:
         sums = xp.cumulative_sum(weighted, axis=0)
         earlier = np.concatenate([[before], after[:-1]])
         shift = xp.concat([xp.zeros_like(sums[:1, :]), sums[:-1, :]], axis=0)
-        part = np.divide(added, earlier, out=np.zeros(len(earlier)), where=np.arange(len(earlier)) > 0)  # none came before the first
+        part = np.divide(added, earlier, out=np.zeros(len(earlier)), where=np.arange(len(earlier)) > 0)  # no row came before the first
         left = np.divide(before, earlier, out=np.zeros(len(earlier)), where=earlier > 0)
         centred = apart - shift * of(part[:, np.newaxis]) - of(left[:, np.newaxis]) * of(old)
-        own = to_host(sums[-1, :]).astype(np.float64)  # next to nothing
+        own = to_host(sums[-1, :]).astype(np.float64)  # zero but for rounding
         spread = to_host(xp.sum(weighted * apart, axis=0)).astype(np.float64) - own**2
         self.variance = (before * self.variance + added * np.maximum(spread, 0.0)) / total + before * added / total**2 * (own - old) ** 2
         self.mean = self.mean + added / total * (own - old)
@@ -319,11 +320,11 @@ class Merged(NamedTuple):
     parts: tuple[float, float]
     """The share of each stream in the average."""
     between: Floats
-    """(D,): what the difference of the means adds to the covariance is ``between betweenᵀ``."""
+    """(D,): the difference of the means adds ``between betweenᵀ`` to the covariance."""
 
 
 def merge_moments(one: Moments, two: Moments, center: bool) -> Merged:
-    """Both streams as one."""
+    """Merge the moments of two streams, exactly."""
     merged = Moments(len(one.variance))
     merged.count, merged.weight, merged.squares = one.count + two.count, one.weight + two.weight, one.squares + two.squares
     share = two.weight / merged.weight if merged.weight else 0.0

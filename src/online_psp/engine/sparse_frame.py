@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from online_psp.engine.blas import matmul
 from online_psp.engine.csr import scatter_add
-from online_psp.engine.frames import Frame, over_stack
+from online_psp.engine.frames import Frame
 from online_psp.engine.rows import SparseRows
 from online_psp.engine.sparse_store import Compressed, compress
+from online_psp.engine.stacked_rows import over_stack
 from online_psp.engine.types import Array, Floats
 
 

@@ -28,7 +28,7 @@ class Charts:
     Parameters
     ----------
     detector : detector, "cusum" or None
-        Copied for the charts of log SPE and log T²; None looks for nothing.
+        Copied for the charts of log SPE and log T². With None, drift is not looked for.
     """
 
     def __init__(self, detector: Any) -> None:
@@ -51,7 +51,7 @@ class Charts:
             self.on[SUBSPACE] = Cusum(12.0, allowance=1.0, warmup=_LOOKS, clip=4.0, correlated=False, upward=True)
 
     def copied(self) -> Self:
-        """A copy of the charts as they are, to return to."""
+        """A copy of the charts in their present state, to go back to after an error."""
         other = copy.copy(self)
         other.on = {name: copy.copy(chart) if isinstance(chart, Cusum) else copy.deepcopy(chart) for name, chart in self.on.items()}
         return other
@@ -69,7 +69,7 @@ class Charts:
         return None, len(spe)
 
     def compare(self, overlap: float, rows: int) -> Found | None:
-        """Add an overlap of the two subspaces, `rows` rows after the last one."""
+        """Add an overlap of the two subspaces, measured `rows` rows after the last one; returns the alarm, if there is one."""
         chart = self.on[SUBSPACE]
         chart.update(math.log(max(1.0 - overlap, 1e-12)))
         return Found(SUBSPACE, chart.since * rows) if chart.drift_detected else None

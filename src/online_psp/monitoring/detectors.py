@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from online_psp.engine.checks import check_count
 
-_UNTOLD = 32  # assumed number of values after a change, if a detector does not tell
+_UNTOLD = 32  # values assumed to have come since a change, if the detector cannot tell
 
 
 class Detector(Protocol):
@@ -22,7 +22,7 @@ class Detector(Protocol):
 
 
 def check_detector(detector: Any) -> None:
-    """Raise a TypeError that names what a detector lacks."""
+    """Raise a TypeError that names the attributes that a detector lacks."""
     missing = [name for name in ("update", "drift_detected") if not hasattr(detector, name)]
     if missing or isinstance(detector, type):
         lacks = f"it has no {' and no '.join(missing)}" if missing else "it is a class; pass an object of it"
@@ -37,8 +37,8 @@ def fresh(detector: Any) -> Any:
 def rows_since(*detectors: Any) -> int:
     """Estimated number of values since a change that one of the detectors has found.
 
-    A CUSUM knows when its sum began to rise, which is often a little too early. If another is half way to an alarm and says later, that is
-    the better estimate.
+    A CUSUM knows when its sum began to rise, which is often a little before the change. If another detector is more than half way to an
+    alarm and its sum began to rise later, the later time is the better estimate.
     """
     told = [each.since for each in detectors if isinstance(each, Cusum) and max(each.state.high, each.state.low) > each.threshold / 2]
     return min(told, default=_UNTOLD)
@@ -68,7 +68,7 @@ class CusumState(NamedTuple):
     high: float = 0.0
     low: float = 0.0
     since_high: int = 0
-    """Values since the upper sum was last zero: the evidence for a change."""
+    """Number of values since the upper sum was last zero: those that speak for a change."""
     since_low: int = 0
     alarm: bool = False
 
@@ -77,7 +77,7 @@ class Cusum:
     """Two-sided CUSUM of standardised values: sums the deviations beyond an allowance, and raises an alarm when a sum is too large.
 
     The level and the spread of ordinary values are learned on the way: from the first `warmup` values, without alarms, and then from all
-    values. Each value is clipped to `clip` standard deviations, so that one gross value is no change: at least
+    values. Each value is clipped to `clip` standard deviations, so that one gross value raises no alarm: at least
     ``threshold / (clip − allowance)`` values must agree. After an alarm the detector starts anew with the next value.
 
     If neighbouring values are correlated, the part of each value that the one before it predicts is removed first (a first-order
@@ -192,13 +192,13 @@ class Cusum:
     def _standardised(self, s: CusumState, x: float) -> float:
         """The value in standard deviations from the level so far, clipped to `clip`."""
         deviation = math.sqrt(s.scatter / (s.seen - 1)) if s.seen > 1 else 0.0
-        if deviation <= 1e-12 * abs(s.mean):  # all values were the same: any other is far off
+        if deviation <= 1e-12 * abs(s.mean):  # so far all values were equal: any other value is far off
             return 0.0 if s.seen < 2 or abs(x - s.mean) <= 1e-12 * abs(s.mean) else math.copysign(self.clip, x - s.mean)
         return min(max((x - s.mean) / deviation, -self.clip), self.clip)
 
 
 def _run_length(drift: float, b: float) -> float:
-    """Mean run length of a one-sided CUSUM whose steps have this mean and variance one; b is the threshold with its overshoot."""
+    """Mean run length of a one-sided CUSUM whose steps have mean `drift` and variance one; b is the threshold plus its overshoot."""
     if abs(drift) < 1e-9:
         return b * b
     exponent = -2.0 * drift * b

@@ -1,4 +1,4 @@
-"""Diagnosis of a change from the rows since: has the mean changed, the spread, or the directions?"""
+"""Diagnosis of a change from the rows after it: has the mean changed, the spread, or the directions?"""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from online_psp.monitoring.recent import gram
 from online_psp.monitoring.scores import Snapshot
 
 MEAN, SPREAD, DIRECTION = "mean", "spread", "direction"
-_ENOUGH = 20  # rows before the change to compare with
+_ENOUGH = 20  # fewest rows before the change to compare with
 KINDS = (MEAN, SPREAD, DIRECTION)
 
 
 def diagnose(rows: AnyRows, since: int, seen: Snapshot, moments: SpeMoments) -> str:
-    """Which of three kinds of change explains the rows since: "mean", "spread" or "direction".
+    """Find which of three kinds of change explains the rows after it: "mean", "spread" or "direction".
 
     If rows have moved together, their products ``(x_i − μ)·(x_j − μ)`` are positive on average: the mean over i ≠ j is an unbiased
-    estimate of the squared length of the move. If it is more than a third of what the rows have in excess of the ordinary, the *mean* has
+    estimate of the squared length of the move. If it is more than a third of the excess of these rows over ordinary ones, the *mean* has
     changed. If not, and the part of the rows outside the subspace lies along fewer directions than before (the squared cosines between
     rows are twice as large), the *directions* have changed. Everything else is *spread*. The products are taken within the subspace or
-    outside it, wherever the rows are further from the ordinary.
+    outside it, wherever the rows differ more from ordinary ones.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _level(spe: Floats, moments: SpeMoments) -> tuple[float, float]:
 
 
 def _pairs(products: Floats) -> Floats:
-    """Entries off the diagonal."""
+    """Entries of a square matrix off its diagonal."""
     return np.asarray(products[~np.eye(len(products), dtype=bool)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,9 +29,9 @@ from online_psp.pca.files import pca_from_state, pca_state
 M = TypeVar("M", bound=Monitor)
 
 _FUNCTION = "function"
-_LARGEST = 1e152  # squares of it are in range
-_LEAST_SCALE = 1e-160  # of a deviation: squares of smaller ones vanish
-_LEAST = 1e-40  # relative to the largest variance: smaller ones are left out
+_LARGEST = 1e152  # largest value allowed: its square does not overflow
+_LEAST_SCALE = 1e-160  # smallest deviation allowed: squares of smaller ones underflow
+_LEAST = 1e-40  # smallest variance allowed, relative to the largest
 _ORTHONORMAL = 1e-3  # allowed distance from orthonormal, for directions in single precision
 
 
@@ -61,7 +62,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str], run: dict[str, Any] | N
         if detector is not None and type(detector) is not Cusum:
             raise TypeError(f"A monitor whose detector is {type(detector).__name__} cannot be saved in a model file; pickle it.")
         on_drift = monitor.on_drift if isinstance(monitor.on_drift, str) else _FUNCTION
-        arrays, learned = flatten(monitor._state())
+        arrays, learned = flatten(_state(monitor))
         state: dict[str, Any] = {
             "parameters": _Parameters(monitor.alpha, monitor.learn_outliers, on_drift, monitor.refresh, monitor._recent.size)._asdict(),
             "fast_half_life": monitor.fast_half_life,
@@ -135,10 +136,23 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
         raise ModelFileError("one of its two models has learned nothing")
     if fast is not None and fast.n_features_in_ != model.n_features_in_:
         raise ModelFileError("its two models do not have the same features")
-    monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
+    _restore(monitor, state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
     rows = _recent(fields, model.n_features_in_, given.recent) if begun else None
     monitor._recent.restore(rows, _recent_times(fields, monitor._memory, 0 if rows is None else len(rows)))
     return monitor
+
+
+def _state(monitor: Monitor) -> MonitorState:
+    overlap = None if math.isnan(monitor.overlap) else monitor.overlap
+    places, judge = monitor._places.state, monitor._judge.state
+    return MonitorState(monitor.n_rows, monitor.n_left_out, overlap, monitor._last_time, places, judge)
+
+
+def _restore(monitor: Monitor, state: MonitorState, fast: OnlinePCA | None, alarms: list[Alarm]) -> None:
+    monitor.n_rows, monitor.n_left_out, monitor._last_time = state.n_rows, state.n_left_out, state.last_time
+    monitor.overlap = math.nan if state.overlap is None else state.overlap
+    monitor._places.state, monitor._fast, monitor.alarms = state.places, fast, alarms
+    monitor._judge.restore(state.judge)
 
 
 def _check(state: MonitorState, memory: Memory, begun: bool) -> None:

@@ -27,9 +27,9 @@ class JudgeState(NamedTuple):
     pending: Annotated[Floats, "pending"] = np.zeros(0)
     """SPE of the rows since then."""
     fading: Annotated[Floats, "pending"] = np.zeros(0)
-    """Share of everything before that is left when each of them comes."""
+    """For each of these rows, the share of all earlier weight that is left when it arrives."""
     last_time: float | None = None
-    """Time of the last of them, if ages are times."""
+    """Time of the last of these rows, if the model forgets by time."""
 
 
 class Judge:
@@ -81,7 +81,7 @@ class Judge:
         return scores, (scores.t2 > self.limits[0]) | (scores.spe > self.limits[1])
 
     def add(self, spe: Floats, seconds: Floats | None) -> None:
-        """Add the SPE of ordinary rows, with their times if ages are times; NaN is ignored."""
+        """Add the SPE of ordinary rows, with their times if the model forgets by time; NaN is ignored."""
         known = np.isfinite(spe)
         if not known.any():
             return
@@ -101,7 +101,7 @@ class Judge:
             return
         seen = snapshot(model)
         K = len(seen.variances)
-        # Rows can only add to what is known; but if ages are times, a pause takes it away.
+        # Rows only add to what is known. But if the model forgets by time, a pause takes some of it away.
         begun = self.seen is not None and not self._memory.in_time
         self.state = self.state._replace(seen=seen if K and (begun or seen.samples >= rows_needed(K)) else None)
         self._set_limits()

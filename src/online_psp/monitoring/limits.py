@@ -17,13 +17,13 @@ from online_psp.monitoring.scores import Snapshot, snapshot
 from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
-"""Values that the moments of the SPE need before there is a limit."""
+"""Number of values that the moments of the SPE need before there is a limit."""
 LARGEST = 1e100
-"""Largest size at which a value is counted, in units of the moments."""
-_ROUNDING = 1e-12  # relative to the total variance: a smaller SPE is rounding
+"""Largest value that is counted in full, in units of the moments; larger ones are counted as this."""
+_ROUNDING = 1e-12  # relative to the total variance: a smaller SPE is rounding error
 _SETTLED = 30  # values after which the spread is known well enough to recognise gross ones
-_FEWER = 2.0 ** -np.arange(0.0, 8.0)  # of one direction
-_GROSS = 8.0  # values further above the mean, in deviations, are counted as this far
+_FEWER = 2.0 ** -np.arange(0.0, 8.0)  # degrees of freedom, from 1 down, at which `_excess` looks as well
+_GROSS = 8.0  # values further above the mean than this many deviations are counted as this far above it
 
 
 class SpeMoments(NamedTuple):
@@ -44,7 +44,7 @@ class SpeMoments(NamedTuple):
     """Weighted sum of squared differences from the mean, in squares of this unit."""
 
     def take(self, values: Floats, decay: float | Floats = 1.0) -> SpeMoments:
-        """The moments after more values, the newest last; each fades what came before by its `decay`, a number or (n,)."""
+        """The moments after more values, the newest last. Each value multiplies all earlier weights by its `decay`, a number or (n,)."""
         n = len(values)
         if not n:
             return self
@@ -57,7 +57,7 @@ class SpeMoments(NamedTuple):
             self.seen >= _SETTLED and self.samples >= _SETTLED / 2
         ):  # one gross row must not make the spread, and with it the limit, meaningless
             values = np.minimum(values, self.level + _GROSS * math.sqrt(self._variance()))
-        after = np.cumprod(np.broadcast_to(decay, n)[::-1])[::-1]  # share of everything before that is left when each comes
+        after = np.cumprod(np.broadcast_to(decay, n)[::-1])[::-1]  # share of what came before each value that is left at the end
         weights, left = np.append(after[1:], 1.0), float(after[0])
         added = float(weights.sum())
         level = float(weights @ values) / added
@@ -73,7 +73,7 @@ class SpeMoments(NamedTuple):
 
     @property
     def samples(self) -> float:
-        """Effective number of values: so many of equal weight would say as much (Kish)."""
+        """Effective number of values (Kish): this many of equal weight would tell as much."""
         return self.weight * self.weight / self.squares if self.squares > 0 else 0.0
 
     @property
@@ -104,7 +104,7 @@ class SpeMoments(NamedTuple):
 
 
 def check_alpha(alpha: float) -> float:
-    """A level between 0 and 1, checked."""
+    """Check that alpha is a probability between 0 and 1; returns it as a float."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
         raise TypeError(f"alpha must be a probability between 0 and 1; got {alpha!r}.")
     if not 0.0 < 1.0 - float(alpha) < 1.0:  # floating point cannot tell 1 − alpha from 1 below 1e-16, and limits would be infinite
@@ -121,7 +121,7 @@ def t2_limit(model: OnlinePCA, alpha: float = 0.01) -> float:
     Parameters
     ----------
     model : OnlinePCA
-        Fitted.
+        A fitted model.
     alpha : float
 
     Returns
@@ -161,10 +161,10 @@ def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
 
 
 def _excess(h: float, alpha: float) -> float:
-    """The quantile that χ²_h exceeds with probability alpha, in units of its mean; for small h, the largest over larger h.
+    """The value that χ²_h exceeds with probability alpha, in units of its mean; for h below one, the largest over h and some larger h.
 
-    With h below one, a few large values of long ago make up the mean and the spread. As h falls further, so does the quantile, to zero, and
-    then every new row would exceed it.
+    If h is below one, a few large values from long ago make up the mean and the spread. As h falls further, the value falls to zero, and
+    every new row would exceed it.
     """
     degrees = np.maximum(h, np.append(h, _FEWER))
     return float(np.max(chdtri(degrees, alpha) / degrees))

@@ -11,13 +11,13 @@ from online_psp.engine.types import Floats
 from online_psp.pca import OnlinePCA
 from online_psp.pca.forgetting import HalfLife, check_half_life, decays_of
 
-_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # rows of equal weight before anything is scored
+_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # rows of equal weight before anything is scored: at least, and per component
 _SETTLED_ROWS = 200  # rows of equal weight before drift is looked for
 _SETTLED_LIVES = 4.25  # half-lives after which a model has nine tenths of the effective rows that it will ever have
 
 
 def rows_needed(K: int) -> int:
-    """Rows of equal weight that a model of K components must have learned before rows are judged by it."""
+    """Number of rows of equal weight that a model of K components must have learned before it judges rows."""
     return max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)
 
 
@@ -41,22 +41,22 @@ class Memory(NamedTuple):
 
     @property
     def in_time(self) -> bool:
-        """Whether ages are times, not numbers of rows."""
+        """Whether the model forgets by time, not by numbers of rows."""
         return self.half_life is not None and self.half_life.in_time
 
     @property
     def rows(self) -> float:
-        """Half-life in rows; infinite if nothing is forgotten, or if ages are times."""
+        """Half-life in rows; infinite if the model forgets nothing, or forgets by time."""
         return math.inf if self.half_life is None or self.half_life.in_time else self.half_life.length
 
     @property
     def seconds(self) -> float:
-        """Half-life in seconds; infinite if ages are not times."""
+        """Half-life in seconds; infinite if the model does not forget by time."""
         return self.half_life.length if self.half_life is not None and self.half_life.in_time else math.inf
 
     @property
     def remembered(self) -> float:
-        """Largest effective number of rows that the model will ever have, if it is known in advance."""
+        """Largest effective number of rows that the model will ever have; infinite if it is not known in advance."""
         decay = 2.0 ** (-1.0 / self.rows)
         return math.inf if decay == 1.0 else (1.0 + decay) / (1.0 - decay)
 
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
         return samples >= min(_SETTLED_ROWS, 0.9 * self.remembered) or elapsed >= _SETTLED_LIVES * self.seconds
 
     def decays(self, seconds: Floats | None, last: float | None, n: int) -> Floats:
-        """Share of everything before that is left when each of n rows comes, (n,)."""
+        """Share of all earlier weight that is left when each of n rows arrives, (n,)."""
         return np.broadcast_to(decays_of(self.half_life, seconds, last), n)
 
     def fast(self, wanted: Any, K: int) -> Any:

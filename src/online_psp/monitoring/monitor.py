@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from online_psp.engine.checks import check_count
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
-from online_psp.engine.types import Array, Floats
+from online_psp.engine.types import Array
 from online_psp.monitoring.charts import SUBSPACE, Charts, Found
 from online_psp.monitoring.diagnosis import DIRECTION, diagnose
 from online_psp.monitoring.judge import Judge
+from online_psp.monitoring.learning import Given, in_time, learn
 from online_psp.monitoring.limits import SpeMoments, check_alpha
 from online_psp.monitoring.memory import Memory
 from online_psp.monitoring.places import Places
@@ -29,20 +29,7 @@ from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_half_life, check_times
 
-if TYPE_CHECKING:
-    from online_psp.monitoring.files import MonitorState
-
 OnDrift: TypeAlias = str | Callable[["Monitor", Alarm], Any]
-
-
-class _Given(NamedTuple):
-    """Rows of a call, checked."""
-
-    X: Any
-    """The rows as they were given; None for a single row."""
-    rows: AnyRows
-    seconds: Floats | None
-    """(n,), if ages are times."""
 
 
 class Monitor:
@@ -82,7 +69,7 @@ class Monitor:
         component if that is more, but at most a quarter of the model's own half-life in rows. None does without the second model, which
         halves the time per row.
     refresh : int
-        Most rows between two places at which the model is read.
+        Largest number of rows between two places at which the model is read.
     recent : int
         Number of recent rows to keep, to start anew from.
 
@@ -90,9 +77,9 @@ class Monitor:
     ----------
     model : OnlinePCA
     n_rows : int
-        Rows given so far.
+        Number of rows given so far.
     n_left_out : int
-        Rows that were not learned because they exceed a limit.
+        Number of rows that were not learned, because they exceed a limit.
     alarms : list of Alarm
     overlap : float
         Overlap of the two subspaces at the last place; NaN if there is none.
@@ -166,7 +153,7 @@ class Monitor:
 
     @property
     def refresh(self) -> int:
-        """Most rows between two places at which the model is read."""
+        """Largest number of rows between two places at which the model is read."""
         return self._places.refresh
 
     @property
@@ -199,7 +186,7 @@ class Monitor:
         """
         with self._lock, InterruptsWait():
             rows = self._checked(X)
-            given = _Given(X, rows, check_times(times, len(rows), self._memory.half_life, self._last_time))
+            given = Given(X, rows, check_times(times, len(rows), self._memory.half_life, self._last_time))
             return self._update(given)
 
     def update_one(self, x: Array, time: Any = None) -> Update:
@@ -214,7 +201,7 @@ class Monitor:
             else:
                 rows = DenseRows(row[np.newaxis] if row.dtype in (np.float64, np.float32) else row[np.newaxis].astype(np.float64))
                 self._check_values(rows)
-                found = self._update(_Given(None, rows, check_times(times, 1, self._memory.half_life, self._last_time)))
+                found = self._update(Given(None, rows, check_times(times, 1, self._memory.half_life, self._last_time)))
             return Update(*(field[0].item() for field in found))
 
     def score(self, X: ArrayLike) -> Update:
@@ -226,7 +213,7 @@ class Monitor:
             return found._replace(t2=scores.t2, spe=scores.spe, outlier=outlier)
 
     def _checked(self, X: ArrayLike) -> AnyRows:
-        """The rows, checked; raises an error, before anything has changed, if any of them cannot be learned."""
+        """Check rows; raises an error, before anything has changed, if one of them cannot be learned."""
         if check_half_life(self.model.half_life) != self._memory.half_life:
             was = None if self._memory.half_life is None else self._memory.half_life.length
             raise ValueError(f"half_life of the model was {was} and is {self.model.half_life} now; set it back.")
@@ -247,7 +234,7 @@ class Monitor:
             if model is not None:
                 check_values(rows, model._fitted().unit if model.__sklearn_is_fitted__() else 0.0)
 
-    def _update(self, given: _Given) -> Update:
+    def _update(self, given: Given) -> Update:
         """Score and learn rows, piece by piece."""
         found, start = unknown(len(given.rows)), 0
         self._places.begin(given.seconds)
@@ -255,7 +242,7 @@ class Monitor:
             start += self._piece(given, start, found)
         return found
 
-    def _piece(self, given: _Given, start: int, found: Update) -> int:
+    def _piece(self, given: Given, start: int, found: Update) -> int:
         """Take rows up to the next place or an alarm; returns their number."""
         seconds = given.seconds
         stop = min(len(given.rows), start + self._places.ahead(self.n_rows, None if seconds is None else seconds[start:]))
@@ -266,7 +253,7 @@ class Monitor:
             alarm, n = self._charts.look(*chart_values(judge.seen, scores)) if judge.seen and self._settled else (None, len(part))
             part, outlier, stop = part[:n], outlier[:n], start + n
             kept = np.ones(n, dtype=bool) if self.learn_outliers else ~outlier
-            self._learn(given, part, start, kept)
+            learn(self.model, self._fast_model, given, part, start, kept)
         except BaseException:
             self._charts = before
             raise
@@ -285,26 +272,6 @@ class Monitor:
         if alarm is not None:
             found.drift[stop - 1] = self._raise(alarm)
         return n
-
-    def _learn(self, given: _Given, part: AnyRows, start: int, kept: NDArray[np.bool_]) -> None:
-        """Let both models learn from a part of the rows; the slow one only from those in `kept`."""
-        numbers = np.flatnonzero(kept)
-        seconds = None if given.seconds is None else given.seconds[start : start + len(part)]
-        fast = self._fast_model() if self.model.__sklearn_is_fitted__() else None
-        if given.X is None:
-            row, time = native(part)[0], None if seconds is None else seconds[0]
-            if len(numbers):
-                self.model.fit_next(row, time)
-            if fast is not None:
-                fast.fit_next(row, time if _in_time(fast) else None)
-            return
-        if len(numbers):  # keep a data frame, whose column names the model checks
-            named = hasattr(given.X, "columns")
-            taken = _safe_indexing(given.X, start + numbers) if named else native(part if kept.all() else part.take(numbers))
-            self.model.partial_fit(taken, times=None if seconds is None else seconds[numbers])
-        fast = self._fast_model()
-        if fast is not None:
-            fast.partial_fit(native(part), times=seconds if _in_time(fast) else None)
 
     # Places: where the model is read
 
@@ -365,7 +332,7 @@ class Monitor:
             self._fast = None
             fast = self._fast_model()
             if fast is not None:
-                fast.partial_fit(rows, times=seconds if _in_time(fast) else None)
+                fast.partial_fit(rows, times=seconds if in_time(fast) else None)
             self._charts.start()
             self._judge.start()
             self._places.start(self.n_rows, n, None if seconds is None else float(seconds[0]), self._last_time)
@@ -402,19 +369,6 @@ class Monitor:
 
         return load(path, cls, on_drift)
 
-    def _state(self) -> MonitorState:
-        from online_psp.monitoring.files import MonitorState
-
-        overlap = None if math.isnan(self.overlap) else self.overlap
-        return MonitorState(self.n_rows, self.n_left_out, overlap, self._last_time, self._places.state, self._judge.state)
-
-    def _restore(self, state: MonitorState, fast: OnlinePCA | None, alarms: list[Alarm]) -> None:
-        """Restore a state."""
-        self.n_rows, self.n_left_out, self._last_time = state.n_rows, state.n_left_out, state.last_time
-        self.overlap = math.nan if state.overlap is None else state.overlap
-        self._places.state, self._fast, self.alarms = state.places, fast, alarms
-        self._judge.restore(state.judge)
-
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"witness": None}
@@ -422,8 +376,3 @@ class Monitor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = model_lock()
-
-
-def _in_time(model: OnlinePCA) -> bool:
-    half_life = check_half_life(model.half_life)
-    return half_life is not None and half_life.in_time

@@ -38,7 +38,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
     half_life : float, optional
         Number of rows after which a row counts half; by default nothing is forgotten.
     learn_outliers : bool
-        Whether to learn from rows that are called outliers when they come; as for `Monitor`.
+        Whether to learn from rows that are called outliers when they arrive; as for `Monitor`.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         self.learn_outliers = learn_outliers
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Learn from the rows of X, (n, D), and nothing else."""
+        """Learn from the rows of X, (n, D); everything learned before is forgotten."""
         contamination = self._contamination()
         monitor = self._begun()
         monitor.update(X)
@@ -165,5 +165,5 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
 
 
 def _each(alpha: float) -> float:
-    """The level of each of two independent limits such that either is exceeded with probability alpha."""
+    """The level of each of two independent limits, such that at least one is exceeded with probability alpha."""
     return 1.0 - math.sqrt(1.0 - alpha)

@@ -14,12 +14,12 @@ class PlacesState(NamedTuple):
     """The state of `Places`."""
 
     known: int = 0
-    """Rows that the model had learned by the last place, since it began."""
+    """Number of rows that the model had learned by the last place, since it began."""
     last: int = 0
-    """Rows of the stream before the last place, and before the next one."""
+    """Number of rows of the stream before the last place; `next` is that before the next one."""
     next: int = 1
     last_time: float | None = None
-    """Time of the last place, if ages are times; None before the first row."""
+    """Time of the last place, if the model forgets by time; None before the first row."""
     start_time: float | None = None
     """Time of the first row since the model began."""
 
@@ -46,7 +46,7 @@ class Places:
             self.state = self.state._replace(start_time=float(seconds[0]))
 
     def ahead(self, row: int, seconds: Floats | None) -> int:
-        """Number of rows to take up to the next place, at least one, when `row` rows of the stream have come."""
+        """Number of rows to take up to the next place, at least one, after `row` rows of the stream."""
         most = max(1, self.state.next - row)
         if seconds is None or self.state.last_time is None:
             return most
@@ -66,7 +66,7 @@ class Places:
         return passed
 
     def elapsed(self) -> float:
-        """Seconds from the beginning of the model to the last place; 0 if ages are not times."""
+        """Seconds from the first row of the model to the last place; 0 if it does not forget by time."""
         first, last = self.state.start_time, self.state.last_time
         return 0.0 if first is None or last is None else last - first
 

@@ -19,13 +19,13 @@ class Recent:
     Parameters
     ----------
     size : int
-        Most rows to keep.
+        Largest number of rows to keep.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._parts: list[AnyRows] = []
-        self._times: Floats | None = None  # times of all of them, if they have times
+        self._times: Floats | None = None  # times of the rows kept, if they have times
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -37,7 +37,7 @@ class Recent:
         rows = rows[max(0, len(rows) - self.size) :]
         if not len(rows):
             return
-        if self._parts and type(self._parts[-1]) is not type(rows):  # another kind of rows: convert the old ones to it
+        if self._parts and type(self._parts[-1]) is not type(rows):  # rows of another kind: convert the old ones to it
             self._parts = [_converted(part, rows) for part in self._parts]
         self._parts.append(_copied(rows))
         excess = len(self) - self.size

@@ -24,14 +24,14 @@ from online_psp.pca.holes import first_hole
 
 
 class Snapshot(NamedTuple):
-    """What scoring needs of a model, at one moment of its stream."""
+    """The parts of a model that scoring needs, at one moment of its stream."""
 
     components: Annotated[Floats, "K", "D"]
     """Principal axes that have variance."""
     variances: Annotated[Floats, "K"]
     mean: Annotated[Floats, "D"]
     samples: float
-    """Effective number of rows: so many of equal weight would have taught as much (Kish)."""
+    """Effective number of rows (Kish): this many of equal weight would have taught the model as much."""
     noise: float
     """Mean variance along the other directions."""
     total: float
@@ -85,7 +85,7 @@ class Scores(NamedTuple):
 
 
 def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
-    """Rows that fit a model, checked to be finite and to have its number of features."""
+    """Check that rows are finite and have as many features as the model."""
     rows = check_rows(model, X, None, reset=False)
     check_full(model, rows)
     check_values(rows, 1.0)
@@ -106,7 +106,7 @@ def t2(model: OnlinePCA, X: ArrayLike) -> Any:
     Parameters
     ----------
     model : OnlinePCA
-        Fitted.
+        A fitted model.
     X : (n, D)
         Dense, sparse (never made dense) or, with scikit-learn's ``array_api_dispatch``, of another array library such as torch.
 
@@ -126,7 +126,7 @@ def spe(model: OnlinePCA, X: ArrayLike) -> Any:
     Parameters
     ----------
     model : OnlinePCA
-        Fitted.
+        A fitted model.
     X : (n, D)
         As for `t2`.
 
@@ -144,7 +144,7 @@ def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
     Parameters
     ----------
     model : OnlinePCA
-        Fitted.
+        A fitted model.
     x : (D,) or (n, D)
 
     Returns
@@ -178,7 +178,7 @@ def score(seen: Snapshot, rows: AnyRows) -> Scores:
 
 
 def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
-    """log SPE and log T² as the detectors take them, (n,) each.
+    """log SPE and log T² for the detectors, (n,) each.
 
     After n rows, what the model still has to learn makes the SPE larger by a factor of about 1 + (K + 1)/n. This is removed, so that
     learning does not look like a change. (T² has two such terms that nearly cancel: variances and directions are both learned from the

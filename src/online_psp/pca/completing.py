@@ -1,19 +1,21 @@
-"""Fills rows with missing values so that the leading directions can learn from them, with the spread of what is missing.
+"""Fills in missing values so that the leading directions can be learned from the rows, and estimates the spread of what is missing.
 
-**Scattered holes.** A filled row is ``x̃ = e + m (x − e)/q``: e what is expected, m what is observed (0 or 1), q the share of such rows in
-which the feature is observed. On average over what happens to be missing that is the row itself, so that directions move as they would
-if nothing were missing; with ``q = 1``, plain filling, they move by the observed share only. The noise that the division adds is taken
-out of the covariance again, and the spread of what is missing is added, both in the coordinates of the directions.
+**Scattered holes.** A filled row is ``x̃ = e + m (x − e)/q``. Here e is the expected row, m is 1 where a value is observed and 0 elsewhere,
+and q is the share of such rows in which the feature is observed. Averaged over what happens to be missing, x̃ is the row itself, so the
+directions move as they would if nothing were missing. Plain filling, with ``q = 1``, would move them by the observed share only. The
+division adds noise, which is subtracted from the covariance again, and the spread of what is missing is added to it. Both are done in the
+coordinates of the directions.
 
-**Holes that many rows share**, as where sensors are off for a while. Such rows are filled by what is expected of them, and the spread is
-learned as rows of its own, which are zero wherever these rows are observed. Here the model must not trust itself too far: what the
-directions leave out of real data is not independent from feature to feature, as the model has it, and all of it errs the same way in all
-of these rows. The coordinates ``u = B_Ω x_Ω`` of the rows tell by how much. With G, ℓ and σ² of `online_psp.pca.holes` their covariance
-is ``G ℓ² G + f σ² G``, where f would be 1; f is the most likely of some values, and ``f σ²`` is the noise that these rows are filled with.
+**Holes that many rows share**, for example while some sensors are off. Such rows are filled with their expected values. The spread is
+learned from extra rows, which are zero wherever these rows are observed. Here the model must not trust itself too far. It takes what the
+directions leave out to be independent from feature to feature; in real data it is not, and the error is the same in all of these rows.
+The coordinates ``u = B_Ω x_Ω`` of the rows tell how large it is. With G, ℓ and σ² as in `online_psp.pca.holes`, their covariance is
+``G ℓ² G + f σ² G``, with f = 1 if the model were right. So f is estimated, as the most likely of a few values, and these rows are filled
+as if the noise were ``f σ²``.
 
-**Features that appear late.** Rows before could not be filled there, and count as zero in what the directions know. So each such feature
-is regressed on the coordinates of the rows in which it first appears, and the directions are carried over to it: they are then what they
-would be if all rows before had been filled so.
+**Features that appear late.** Earlier rows could not be filled in such a feature, and count as zero there. So the feature is regressed on
+the coordinates of the rows in which it first appears, and the directions are extended to it. They are then what they would be if all
+earlier rows had been filled by this regression.
 """
 
 from __future__ import annotations
@@ -31,27 +33,27 @@ from online_psp.pca.exact import ReadOut, leading_directions
 from online_psp.pca.holes import Gaussian, Mask, expect, inside_of, patterns
 
 # Constants, chosen on other data than the tests' (docs/adr/0013).
-_LEAST_OBSERVED = 0.02  # share of a block in which a feature is taken to be observed at least
+_LEAST_OBSERVED = 0.02  # lower bound on the share of a block in which a feature is taken to be observed
 _SWEEPS = 3  # rounds of expectation and maximisation over the first rows
-_SHARED = 0.5  # rows, in multiples of k, that must lack the same values for these to be filled together
-_VALUES = 33  # of f that are tried, from 1 to where the noise is as large as the largest variance
-_FAINT = 1e-6  # of a direction: what is observed of it, below which nothing is learned from it
+_SHARED = 0.5  # rows that lack the same values are filled together if they are at least this many, in multiples of k
+_VALUES = 33  # number of values of f to try, from 1 to where the noise is as large as the largest variance
+_FAINT = 1e-6  # a smaller part of a direction, observed or missing, is ignored
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 class Completed(NamedTuple):
-    """A block of filled rows, with what is needed to learn from them."""
+    """A block of filled rows, and what else is needed to learn from them."""
 
     rows: Floats
-    """(n + m, D): the rows, and m that stand for the spread of what many rows lack."""
+    """(n + m, D): the filled rows, and m extra rows that stand for the spread of values that many rows lack."""
     weights: Floats
-    """(n + m,)"""
+    """(n + m,): weights of these rows."""
     added: Floats
-    """(k, k): what the covariance is to be corrected by, in the coordinates of the directions."""
+    """(k, k): correction to add to the covariance, in the coordinates of the directions."""
     excess: float
-    """f, its geometric mean over the rows with holes; scattered holes count as 1."""
+    """Geometric mean of f over the rows with holes; scattered holes count as 1."""
     lacking: float
-    """Weight of the rows with holes."""
+    """Total weight of the rows with holes."""
 
 
 def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> Completed:
@@ -61,10 +63,10 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
     ----------
     model : Gaussian
     apart, rows : (n, D)
-        Centred rows, as the model is to see them, and as they are to be learned.
+        Centred rows, as the model sees them and as they are learned.
     observed : (n, D)
     weights : (n,)
-        Of the rows in the covariance.
+        Weights of the rows in the covariance.
     """
     k = len(model.directions)
     shared = [at for at in patterns(observed) if len(at) >= max(_SHARED * k, 2.0) and 0 < observed[at[0]].sum() < observed.shape[1]]
@@ -88,25 +90,25 @@ def complete(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weigh
 def first_directions(
     apart: Floats, observed: Mask, weights: Floats, rank: int, total: float, model_of: Callable[[ReadOut], Gaussian]
 ) -> ReadOut:
-    """Directions of the first rows: those of rows filled with the mean, and then a few rounds of filling them and finding directions.
+    """Find the directions of the first rows: first fill them with the mean, then fill them with the directions found, a few times.
 
     Parameters
     ----------
     apart, observed, weights
         As in `complete`.
     rank : int
-        Directions to find.
+        Number of directions to find.
     total : float
-        Variance of all features together.
+        Total variance of all features.
     model_of : callable
-        The model to fill rows with, given directions.
+        Returns the model to fill rows with, given directions.
     """
     part = observed_share(observed, weights)
     inflated = np.where(observed, apart, 0.0) / part * np.sqrt(weights)[:, np.newaxis]
     found = leading_directions(inflated, rank)
     if observed.all():
         return found
-    noise = max(float((inflated**2).sum()) - total, 0.0) / min(apart.shape)  # that the division adds to each direction
+    noise = max(float((inflated**2).sum()) - total, 0.0) / min(apart.shape)  # variance that the division adds to each direction
     found = found._replace(variances=np.maximum(found.variances - noise, 1e-6 * found.variances[0]))
     for _ in range(_SWEEPS):
         model = model_of(found)
@@ -124,11 +126,11 @@ def carried_over(found: ReadOut, model: Gaussian, apart: Floats, observed: Mask,
     found : ReadOut
         Directions so far, zero in those features.
     model : Gaussian
-        The first of them, to find coordinates with.
+        The leading ones of these directions, to find coordinates with.
     apart, observed, weights
         As in `complete`.
     fresh : (D,)
-        Which features appear.
+        Which features appear for the first time.
     """
     k, numbers = len(model.directions), np.flatnonzero(fresh)
     along = expect(model, apart, observed & ~fresh)[0].along
@@ -153,7 +155,7 @@ def _among(parts: list[NDArray[np.intp]], n: int) -> Mask:
 
 
 def observed_share(observed: Mask, weights: Floats) -> Floats:
-    """Share of the rows in which each feature is observed, (D,), kept from zero."""
+    """Share of the rows in which each feature is observed, (D,), kept away from zero."""
     total = float(weights.sum())
     share = weights @ observed / total if total > 0 else np.ones(observed.shape[1])
     return np.asarray(np.clip(share, _LEAST_OBSERVED, 1.0))
@@ -166,7 +168,7 @@ def typical_share(observed: Mask) -> float:
 
 
 def _scattered(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, weights: Floats) -> tuple[Floats, Floats]:
-    """Rows with scattered holes, filled, and what the covariance, (k, k), is to be corrected by."""
+    """Fill rows with scattered holes; returns them, and the correction (k, k) to add to the covariance."""
     part = observed_share(observed, weights)
     expected, spread = expect(model, apart, observed, weights)
     filled = expected.rows + np.where(observed, (rows - expected.rows) / part, 0.0)
@@ -176,7 +178,7 @@ def _scattered(model: Gaussian, apart: Floats, rows: Floats, observed: Mask, wei
 
 
 def _together(model: Gaussian, apart: Floats, seen: Mask, excess: float) -> tuple[Floats, Floats]:
-    """What is expected of rows, (n, D), that lack the same values, and rows, (k, D), whose scatter is the spread of what is missing."""
+    """Expected values (n, D) of rows that lack the same values, and extra rows (k, D) whose scatter is the spread of what is missing."""
     directions, lengths, noise = model.directions, model.lengths, excess * model.floor
     k = len(directions)
     inside = inside_of(directions, seen)
@@ -185,7 +187,7 @@ def _together(model: Gaussian, apart: Floats, seen: Mask, excess: float) -> tupl
     within = lengths[:, np.newaxis] * vectors / np.sqrt(np.maximum(values, noise))  # W Wᵀ = ℓ A⁻¹ ℓ
     known = np.where(seen, apart, 0.0)
     along = matmul(matmul(matmul(known, directions.T), within), within.T)
-    left, ways = eigh(np.eye(k) - inside)  # what is missing of each direction
+    left, ways = eigh(np.eye(k) - inside)  # the missing part of the directions
     own = ways[:, left > _FAINT] / np.sqrt(left[left > _FAINT])
     spread, turns = eigh(noise * matmul(within, within.T) + model.floor * matmul(own, own.T))
     roots = np.sqrt(np.maximum(spread, 0.0))[:, np.newaxis] * turns.T
@@ -193,7 +195,7 @@ def _together(model: Gaussian, apart: Floats, seen: Mask, excess: float) -> tupl
 
 
 def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, shared: list[NDArray[np.intp]]) -> float:
-    """f, the most likely for rows that share holes."""
+    """The most likely f for rows that share holes."""
     tried = np.geomspace(1.0, max(float(model.variances.max(initial=0.0)) / model.floor, 2.0), _VALUES)
     likely = np.zeros(_VALUES)
     for at in shared:
@@ -211,13 +213,13 @@ def _excess(model: Gaussian, apart: Floats, observed: Mask, weights: Floats, sha
 
 
 def at_least(M: Floats, least: float) -> Floats:
-    """A symmetric matrix without eigenvalues below a positive limit."""
+    """A symmetric matrix with its small eigenvalues raised to a positive limit."""
     values, vectors = eigh(M)
     floor = max(least, 1e-14 * float(values[-1]))
     return M if values[0] >= floor else np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
 
 
 def root_of_positive(M: Floats) -> Floats:
-    """R with ``Rᵀ R`` the positive part of M."""
+    """A matrix R such that ``Rᵀ R`` is the positive part of M."""
     values, vectors = eigh(M)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T)

@@ -15,13 +15,13 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.holes import Expected, Gaussian, expect, log_likelihoods, observed_in
 from online_psp.pca.view import View
 
-_RIDGE = 1.0  # of the noise that directions learned from few rows are taken to have; chosen in docs/adr/0013
+_RIDGE = 1.0  # factor of the noise that directions learned from few rows are taken to have; chosen in docs/adr/0013
 
 
 def gaussian_of(view: View) -> Gaussian:
-    """The model to fill rows with: all directions kept, of centred (and standardised) features.
+    """The model to fill rows with: all directions that are kept, for centred (and standardised) features.
 
-    A covariance learned from n rows cannot be told from noise below about D/n of the mean variance: that is the least noise.
+    Below about D/n of the mean variance, a covariance learned from n rows cannot be told from noise. So the noise is at least this large.
     """
     D, total = len(view.mean), view.total_variance
     rest = max(total - float(view.variances.sum()), 0.0) / max(D - len(view.variances), 1)
@@ -72,13 +72,13 @@ def partial_likelihoods(view: View, model: Gaussian, X: Array) -> tuple[NDArray[
 
 
 def put_back(X: Any, rows: Array, full: Array) -> Any:
-    """X with its missing values filled: of the same kind, with the same labels, its other values as they were.
+    """X with its missing values filled: of the same kind, with the same labels, and its other values unchanged.
 
     Parameters
     ----------
     X : array, data frame, sparse matrix or nested lists
     rows, full : (n, D)
-        Its values with NaN where one is missing, and filled.
+        Its values with NaN where one is missing, and with these filled.
     """
     missing = np.isnan(rows)
     if issparse(X):
@@ -102,7 +102,7 @@ def _in_pandas(X: Any, missing: NDArray[np.bool_], full: Array) -> Any:
     for j in np.flatnonzero(missing.any(axis=0)):
         kind = made.dtypes.iloc[j]
         values = full[:, j]
-        whole = kind.kind not in "fc" if hasattr(kind, "kind") else True  # what is filled is no whole number
+        whole = kind.kind not in "fc" if hasattr(kind, "kind") else True  # filled values are not whole numbers
         column = type(made.iloc[:, j])(values, index=made.index, name=made.columns[j])
         made.isetitem(j, column.astype(np.float64) if whole else column.astype(kind))
     return made

@@ -1,12 +1,13 @@
 """What a probabilistic PCA model says about rows of which only some values are observed.
 
-The model is a Gaussian with the variances λ along k orthonormal directions B (k, D), and the noise σ² along all else. With
-ℓ = sqrt(λ − σ²), a centred row x is ``Bᵀ ℓ z`` and noise, z standard normal. For a row with the observed set Ω, ``G = B_Ω B_Ωᵀ``::
+The model is a Gaussian with the variances λ along k orthonormal directions B (k, D), and the noise σ² along all others. With
+ℓ = sqrt(λ − σ²), a centred row x is ``Bᵀ ℓ z`` plus noise, with z standard normal. For a row with the observed set Ω and
+``G = B_Ω B_Ωᵀ``::
 
     A = ℓ G ℓ + σ² I            z = A⁻¹ ℓ B_Ω x_Ω         covariance of z: σ² A⁻¹
 
-and what is missing is expected to be ``Bᵀ ℓ z``. What is not known of it, its *spread*, has in the coordinates of B the covariance
-``σ² (H ℓ A⁻¹ ℓ H + H)``, ``H = I − G``: filled rows without it would have too little variance.
+and the missing values are expected to be ``Bᵀ ℓ z``. Their *spread* around this, in the coordinates of B, has the covariance
+``σ² (H ℓ A⁻¹ ℓ H + H)``, ``H = I − G``. Without it, filled rows would have too little variance.
 
 A costs O(min(|Ω|, D − |Ω|) k²) and its factorisation O(k³), once for all rows that lack the same values.
 """
@@ -28,11 +29,11 @@ from online_psp.engine.types import Array, Floats
 
 Mask = NDArray[np.bool_]
 
-_LEAST_NOISE = 1e-10  # relative to the largest variance: less cannot be told from rounding when systems are solved
+_LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding when systems are solved
 
 
 class Gaussian(NamedTuple):
-    """Probabilistic PCA."""
+    """A probabilistic PCA model."""
 
     directions: Floats
     """(k, D), orthonormal rows."""
@@ -42,7 +43,7 @@ class Gaussian(NamedTuple):
 
     @property
     def floor(self) -> float:
-        """The noise, kept from zero."""
+        """The noise, kept away from zero."""
         return max(self.noise, _LEAST_NOISE * float(self.variances.max(initial=0.0)), float(np.finfo(np.float64).tiny) * 1e20)
 
     @property
@@ -56,7 +57,7 @@ class Group(NamedTuple):
 
     rows: NDArray[np.intp]
     size: int
-    """Values observed in each."""
+    """Number of values observed in each row."""
     inside: Floats
     """(k, k): G"""
     inverse: Floats
@@ -71,9 +72,9 @@ class Expected(NamedTuple):
     rows: Floats
     """(n, D): ``Bᵀ ℓ z``, centred."""
     distances: Floats
-    """(n,): δ² of what is observed, zero where nothing is."""
+    """(n,): δ² of the observed values, zero if there are none."""
     counts: Floats
-    """(n,): values observed."""
+    """(n,): number of values observed."""
     noise: Floats
     """(n,): squares of the noise that each row is expected to have in its observed values, the spread of z included."""
     log_determinants: Floats
@@ -81,7 +82,7 @@ class Expected(NamedTuple):
 
 
 def patterns(observed: Mask) -> Iterator[NDArray[np.intp]]:
-    """Groups of rows, (n, D), with the same values missing, in the order of the first of each; yields their numbers."""
+    """Groups of rows, (n, D), that lack the same values, in the order of the first row of each; yields the numbers of their rows."""
     packed = np.packbits(observed, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
@@ -97,7 +98,7 @@ def inside_of(directions: Floats, seen: Mask) -> Floats:
 
 
 def _inside(columns: Floats, seen: Mask, count: int) -> Floats:
-    """G from what is observed, or from what is missing, whichever is less."""
+    """G from the observed or from the missing features, whichever are fewer."""
     D, k = columns.shape
     if 2 * count <= D:
         return _products(columns[seen])
@@ -140,10 +141,10 @@ def expect(model: Gaussian, rows: Floats, observed: Mask, weights: Floats | None
     ----------
     model : Gaussian
     rows : (n, D)
-        Whatever is not observed is not read.
+        Values that are not observed are not read.
     observed : (n, D)
     weights : (n,), optional
-        Of the rows in the spread; without them there is none.
+        Weights of the rows in the spread; without them, no spread is computed.
     """
     directions, lengths, noise = model.directions, model.lengths, model.floor
     (k, D), n = directions.shape, len(rows)
@@ -203,16 +204,18 @@ def observed_in(rows: Array) -> Mask:
 
 
 def fitted_along(shown: Floats, observed: Floats, seen: NDArray[np.bool_]) -> Floats:
-    """Coordinates, (K,), along what is shown, (K, D), of the row in its span that is nearest to what is observed of another.
+    """Coordinates, (K,), of the row that is nearest to the observed values of another, among all rows in the span of `shown`.
 
     Parameters
     ----------
     shown : (K, D)
         Rows that may be scaled; coordinates of a whole row x are ``shown x``.
     observed : (number of values observed,)
+        Observed values of the other row.
     seen : (D,)
+        Which values are observed.
     """
     if not seen.any() or not len(shown):
         return np.zeros(len(shown))
-    basis = np.linalg.pinv(shown).T  # rows from coordinates
+    basis = np.linalg.pinv(shown).T  # turns coordinates into rows
     return np.asarray(np.linalg.lstsq(basis[:, seen].T, observed, rcond=1e-6)[0])

@@ -13,7 +13,7 @@ _NOTHING = object()
 
 
 def main() -> int:
-    """Serve until the learner closes the pipe, or is gone."""
+    """Serve until the learner closes the pipe or ends."""
     from online_psp.watch import frames
     from online_psp.watch.memory import resident
     from online_psp.watch.settings import PageSettings
@@ -48,7 +48,7 @@ def main() -> int:
     def listen() -> None:
         try:
             while (frame := _next(arrived, story.late())) is not None:
-                if frame is _NOTHING:  # a stream that has paused: what was left out for the sake of speed is drawn now
+                if frame is _NOTHING:  # the stream has paused: draw what was left out to save time
                     story.refresh()
                 else:
                     _take(story, frame._replace(facts=frame.facts._replace(memory=resident(learner))))
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _next(arrived: queue.Queue[Any], seconds: float | None) -> Any:
-    """What arrives next, or `_NOTHING` where nothing does within so many seconds."""
+    """The next frame, or `_NOTHING` if none arrives within this many seconds."""
     try:
         return arrived.get(timeout=seconds)
     except queue.Empty:
@@ -85,4 +85,4 @@ def _say(told: dict[str, Any]) -> None:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # the reader thread may still wait for the pipe
+    os._exit(code)  # the reader thread may still be waiting for the pipe

@@ -1,4 +1,4 @@
-"""Alarms for the eye: what changed, the row that showed it, and the features that it came from."""
+"""Alarms as the page shows them: what changed, the row that raised the alarm, and the features that contributed most."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def described(alarm: Alarm, number: int) -> dict[str, Any]:
 
 
 def opened(witness: Witness, names: Sequence[str] | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """An alarm with its row: scores, limits, the features that add most to either score, and pictures where rows are pictures."""
+    """An alarm with its row: scores, limits, the features that add most to either score, and pictures if rows are pictures."""
     found = described(witness.alarm, witness.number)
     found["scores"] = {
         "t2": _number(float(witness.t2.sum())),
@@ -71,5 +71,5 @@ def _in_units(parts: Floats, limit: float) -> Floats:
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON has it."""
+    """A number that JSON can hold: None if it is not finite."""
     return value if math.isfinite(value) else None

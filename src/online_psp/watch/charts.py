@@ -24,19 +24,19 @@ from online_psp.watch.story import VARIANCES
 
 _LINES = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
 _TEXT = "13px"
-_PALETTE = list(Cividis256[24:])  # its darkest end is lost on a dark page
+_PALETTE = list(Cividis256[24:])  # without its darkest end, which cannot be seen on a dark page
 
 _SHORT = (
     "const s = Math.abs(tick); return s && (s >= 1e5 || s < 1e-3) ? tick.toExponential(1).replace('.0', '') : String(+tick.toPrecision(6))"
 )
-# Thousands, millions and billions, with as many digits as tell two ticks apart.
+# Thousands, millions and billions, with enough digits to tell two ticks apart.
 _ROWS = """
 const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(tick)
 const [unit, letter] = tick >= 1e9 ? [1e9, "b"] : tick >= 1e6 ? [1e6, "m"] : tick >= 1e4 ? [1e3, "k"] : [1, ""]
 if (step < unit / 1000) return tick.toLocaleString("en-US")
 return +(tick / unit).toFixed(3) + letter
 """
-# Decades, or where those are few 1, 2 and 5 times them; Bokeh's own ticks are spaced as on a linear axis there.
+# Powers of ten or, if few of them are in range, also multiples of them; there, Bokeh's own ticks would be spaced as on a linear axis.
 _DECADES = """
 const low = Math.max(Math.min(cb_data.start, cb_data.end), 1e-320), high = Math.max(cb_data.start, cb_data.end), found = []
 const decades = Math.log10(high / low), step = Math.max(1, Math.ceil(decades / 5))
@@ -114,7 +114,7 @@ def scree(sources: Sources) -> figure:
     source = sources["scree"]
     chart.line("component", "earlier", source=source, line_width=2, line_dash="dotted", color=ORANGE)
     chart.line("component", "noise", source=source, line_width=1.5, line_dash="dashed", color=GREY)
-    chart.scatter("component", "noise", source=source, marker="dash", size=12, line_width=1.5, color=GREY)  # one component is no line
+    chart.scatter("component", "noise", source=source, marker="dash", size=12, line_width=1.5, color=GREY)  # a line takes two points
     chart.line("component", "now", source=source, line_width=2, color=BLUE)
     chart.scatter("component", "now", source=source, size=7, color=BLUE)
     chart.xaxis.ticker.min_interval = 1
@@ -123,7 +123,7 @@ def scree(sources: Sources) -> figure:
 
 
 def variances(sources: Sources) -> figure:
-    """How the first variances, and the noise, have moved."""
+    """The first variances and the noise level over rows."""
     chart = _blank("variances", "variance", log=True, height=220)
     source = sources["variances"]
     for k in range(VARIANCES):
@@ -160,7 +160,7 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
     ]
     for renderer in close:
         renderer.tags, renderer.visible = ["newest"], False
-    chart.x_range.renderers = [*chart.x_range.renderers, *drawn, *close] if x_range is not None else [*drawn, *close]  # not the alarms
+    chart.x_range.renderers = [*chart.x_range.renderers, *drawn, *close] if x_range is not None else [*drawn, *close]  # without the alarms
     chart.y_range.renderers = [*drawn, *close]
     spans = chart.vspan("row", source=sources["marks"], line_color=PURPLE, line_width=3, line_alpha=0.9)
     chart.add_tools(
@@ -174,7 +174,7 @@ def _score(name: str, label: str, sources: Sources, x_range: Any) -> figure:
 
 
 def plane(sources: Sources, id_names: list[str]) -> tuple[figure, Any, dict[str, Any]]:
-    """The newest rows in the plane of two components: the figure, its points, and what colours them."""
+    """The newest rows in the plane of two components: the figure, its points, and the mappers that colour them."""
     chart = _blank("plane", "component 2", x="component 1", height=420)
     chart.xaxis.formatter = CustomJSTickFormatter(code=_SHORT)
     mappers = {"row": LinearColorMapper(palette=_PALETTE), "spe": LogColorMapper(palette=_PALETTE, nan_color=GREY)}
@@ -195,5 +195,5 @@ def plane(sources: Sources, id_names: list[str]) -> tuple[figure, Any, dict[str,
 
 
 def _plain(name: str) -> str:
-    """A label of a tooltip: nothing that Bokeh takes for a field or for markup."""
+    """A label for a tooltip, without characters that Bokeh would take for a field or for markup."""
     return "".join(each if each.isalnum() or each in " _-." else " " for each in name)[:40] or "id"

@@ -18,16 +18,16 @@ from online_psp.watch.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VE
 from online_psp.watch.settings import text
 
 SHOWN = 10
-"""Components to choose two from."""
-_ROWS, _BYTES = 3000, 32 << 20  # kept at most
+"""Number of components from which the reader can choose two."""
+_ROWS, _BYTES = 3000, 32 << 20  # largest number of rows to keep, and of bytes
 _GROUP_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
-_TEXT = 80  # characters of an ID
+_TEXT = 80  # longest ID to show, in characters
 
 
 class Axes:
-    """Turns principal axes so that they stay where they were, while the model's own axes may swap and flip.
+    """Keeps the axes of the plane stable, while the principal axes of the model may swap and flip.
 
-    The axes begin anew from the principal ones each time that the model has seen twice as many rows: those of a young model mean little.
+    The stable axes start anew from the principal ones each time the number of rows has doubled: the axes of a young model mean little.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Axes:
         self._anchored = 0
 
     def turn(self, components: Floats, rows: int) -> Floats:
-        """(k, k): what takes coordinates along the components (k, D) to those along stable axes."""
+        """The matrix (k, k) that turns coordinates along the components (k, D) into coordinates along the stable axes."""
         if self._axes is None or self._axes.shape != components.shape or rows >= 2 * self._anchored or rows < self._anchored:
             self._axes, self._anchored = components, max(1, rows)
             return np.eye(len(components))
@@ -45,7 +45,7 @@ class Axes:
 
 
 class Cloud:
-    """Keeps the newest rows, and says where they lie by the newest model.
+    """Keeps the newest rows, and computes their coordinates with the newest model.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Cloud:
         self._count = 0
 
     def add(self, piece: Piece, spe: Floats) -> None:
-        """Keep rows with their SPE; the oldest go."""
+        """Add rows with their SPE, and drop the oldest."""
         rows = piece.rows.astype(_precision(piece.rows))
         piece = piece._replace(rows=rows if issparse(rows) else np.asarray(rows))
         self._pieces.append(piece)
@@ -72,7 +72,7 @@ class Cloud:
             self._spe.pop(0)
 
     def table(self, model: OnlinePCA) -> tuple[dict[str, Any], dict[str, list[list[str]]]]:
-        """Columns of points: row number, SPE, IDs and their colours, coordinates s1…, p1… along stable and principal axes; and legends."""
+        """Columns of points (row number, SPE, IDs and colours, coordinates s1… along stable and p1… along principal axes), and legends."""
         if not self._pieces:
             return _empty(self.id_names), {}
         numbers = np.concatenate([piece.numbers for piece in self._pieces])
@@ -100,7 +100,7 @@ class Cloud:
 
 
 def _precision(rows: Any) -> Any:
-    """Half the memory, where neither the values nor their squares leave the range of single precision."""
+    """Single precision, to halve the memory, if the values and their squares are in its range; otherwise double precision."""
     sizes = np.abs(rows.data if issparse(rows) else rows)
     most = float(np.fmax.reduce(sizes, axis=None, initial=0.0))
     return np.float32 if 1e-12 < most < 1e12 or most == 0.0 else np.float64

@@ -29,9 +29,9 @@ from online_psp.watch.feed import Feed, learned_by
 from online_psp.watch.frames import Facts, Frame
 from online_psp.watch.settings import PageSettings, check_installed
 
-_START = 60.0  # seconds that the page may take to be served
-_PAUSE = 1.0  # seconds without a frame after which it is seen whether the stream has paused
-_END = 5.0  # seconds for the last frame to arrive
+_START = 60.0  # longest time to wait until the page is served, in seconds
+_PAUSE = 1.0  # seconds without a frame after which to check whether the stream has paused
+_END = 5.0  # longest time to wait until the last frame has arrived, in seconds
 
 
 class PageError(RuntimeError):
@@ -52,7 +52,7 @@ class Dashboard:
     settings : PageSettings, optional
         Title, host and port, shape of pictures, names of features and IDs.
     facts : callable, optional
-        Gives the `Facts` of a run, apart from memory, which the page finds out by itself.
+        Returns the `Facts` of the run; the page measures the memory by itself.
     on_served : callable, optional
         Called from another thread with `address`, as soon as the page is served, or cannot be served.
 
@@ -162,7 +162,7 @@ class Dashboard:
         Raises
         ------
         PageError
-            If it is not.
+            If it is not served in time.
         """
         self._served.wait(seconds)
         if "url" not in self.address:
@@ -227,7 +227,7 @@ class Dashboard:
     # Inside
 
     def _offer(self, frame: Callable[[], Frame]) -> bool:
-        """Pass a frame on, unless the one before is still on its way; then the frame is not even made."""
+        """Send a frame, unless the one before is still on its way; then the frame is not even built."""
         if self._frames.full() or not self.alive:
             return False
         with contextlib.suppress(queue.Full):  # another frame came in between
@@ -261,7 +261,7 @@ class Dashboard:
                 self.feed.late(self._model)
 
     def _listen(self) -> None:
-        """Listen to the serving process: where the page is, and when it ends."""
+        """Listen to the serving process, which says where the page is and when it ends."""
         file: Any = self._process.stdout
         with contextlib.suppress(OSError, ValueError):
             for line in file:
@@ -278,18 +278,18 @@ class Dashboard:
 
 
 def seen_by(watched: OnlinePCA | Monitor) -> int:
-    """Rows seen so far, without reading the model out."""
+    """Number of rows seen so far, without reading out the model."""
     return watched.n_rows if isinstance(watched, Monitor) else learned_by(watched)
 
 
 def _start() -> subprocess.Popen[bytes]:
     """Start the serving process, in a session of its own, so that Ctrl-C goes to the learner only; it ends with the pipe."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # leave the cores alone
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # the learner needs the cores
     home = Path(__file__).resolve().parents[2]
-    if home.name not in ("site-packages", "dist-packages"):  # where Python does not look by itself
+    if home.name not in ("site-packages", "dist-packages"):  # Python does not look there by itself
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(home))))
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a module beside the data must not replace another
+        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a file in the working folder must not replace a module
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("ONLINE_PSP_WATCH_DEBUG") else subprocess.DEVNULL,

@@ -1,9 +1,9 @@
-"""The learner's side of a page: which rows are copied, when the model is, and how little time that may take.
+"""The learner's side of a page: decides which rows are copied, and when the model is, within a small budget of time.
 
 Nothing is read out, projected, pickled or drawn here: a thread sends copies away, and the page's process does the rest. There are three
 kinds of work, each with a budget of its own. A few rows are copied, up to twenty times a second. A *hand-over* sends them, with the
 monitor's scores, at most four times a second. The model goes with it whenever its budget allows: a model whose copy takes long is copied
-seldom. What the sending thread needs is charged as well. All other calls look at the clock and count their rows.
+seldom. The time of the sending thread is charged as well. All other calls only look at the clock and count their rows.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from online_psp.watch.frames import Facts, Frame, Piece, Witness
 from online_psp.watch.waiting import WaitingScores
 
 EVERY = 0.25
-"""Least seconds between two hand-overs."""
-_SLOT = 0.05  # seconds in which so many rows, and bytes of rows, are copied at most:
+"""Shortest time between two hand-overs, in seconds."""
+_SLOT = 0.05  # length of a slot of time, in seconds; most rows, and bytes of rows, to copy in one slot:
 _SLOT_ROWS, _SLOT_BYTES = 64, 1 << 17
-_SLOT_CALLS = 8  # a call takes time beyond what is charged: rows that come one by one are copied less often
-_MODEL_SHARE, _FRAME_SHARE, _ROWS_SHARE = 0.004, 0.002, 0.002  # of the learner's processor time; less than 1 % together
-_PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # rows of one hand-over
-_SCORED_ROWS = 1 << 18  # scores of one hand-over
+_SLOT_CALLS = 8  # most calls that copy rows in one slot, since a call takes more time than is charged
+_MODEL_SHARE, _FRAME_SHARE, _ROWS_SHARE = 0.004, 0.002, 0.002  # shares of the learner's processor time; less than 1 % together
+_PIECE_ROWS, _PIECE_BYTES = 512, 1 << 20  # most rows, and bytes of rows, in one hand-over
+_SCORED_ROWS = 1 << 18  # most scores in one hand-over
 _WITNESSES = 16
 
 
@@ -46,7 +46,7 @@ class Feed:
     Parameters
     ----------
     offer : callable
-        Takes what makes a frame, and says whether it made one: False while the one before is still on its way.
+        Takes a function that builds a frame, and returns whether it was called: False while the frame before is still on its way.
     facts : callable, optional
         Returns the `Facts` of a run.
     monitored : bool
@@ -65,26 +65,26 @@ class Feed:
         self._offer, self._facts, self._monitored = offer, facts or Facts, monitored
         self._lock = threading.RLock()
         self.passed: deque[int] = deque()
-        """Numbers of rows that were given while nothing was to be done."""
+        """Numbers of rows in the calls that had nothing else to do."""
         self.wakes = -math.inf
-        """Time on the monotonic clock from which on `take` has to be called; before it, an entry in `passed` is enough."""
+        """Time on the monotonic clock from which `take` has to be called; before it, an entry in `passed` is enough."""
         self.handed_over = 0
-        """Number of frames."""
+        """Number of frames handed over."""
         self.models = 0
         """Number of frames with a model."""
         self._row = row
         self._copies, self._frames, self._rows = Budget(_MODEL_SHARE, EVERY), Budget(_FRAME_SHARE, EVERY), Budget(_ROWS_SHARE, _SLOT)
-        self._look_next = -math.inf  # clock's time from which on it may be time to copy something
-        self._slot_rows = self._slot_calls = 0  # that may still be copied, and in so many calls,
-        self._slot_ends = -math.inf  # up to this time on the clock
+        self._look_next = -math.inf  # time on the clock before which nothing is due
+        self._slot_rows = self._slot_calls = 0  # rows that may still be copied in this slot, and calls that may copy them
+        self._slot_ends = -math.inf  # time on the clock at which this slot ends
         self._pieces: deque[Piece] = deque()
         self._scores = WaitingScores(_SCORED_ROWS)
         self._witnesses: deque[Witness] = deque(maxlen=_WITNESSES)
         self._unplaced: list[tuple[Alarm, AnyRows, Snapshot, tuple[float, float]]] = []
         self._waiting_rows = self._alarms = self._outliers = 0
         self._told: dict[str, Any] | None = None
-        self._shown = self._copied = self._noticed = row  # newest row of the last frame, of the last model, and when `late` looked last
-        self._ahead: int | None = None  # rows that the model had learned, less those counted here, when it was copied last
+        self._shown = self._copied = self._noticed = row  # newest row in the last frame, in the last model, and when `late` last looked
+        self._ahead: int | None = None  # rows learned by the model less rows counted here, when it was last copied
 
     @property
     def row(self) -> int:
@@ -95,7 +95,7 @@ class Feed:
 
     @property
     def uncharted(self) -> int:
-        """Scored rows that the charts leave out, because the page did not keep up."""
+        """Number of scored rows that the charts leave out, because the page did not keep up."""
         return self._scores.dropped
 
     @property
@@ -134,7 +134,7 @@ class Feed:
             Numbers of the rows in their stream, ascending; by default they continue from the last.
         ids : (n, number of ID columns), optional
         found : Update, optional
-            What the monitor said about them.
+            What the monitor said about the rows.
         """
         with self._lock:
             now, count = time.monotonic(), rows.shape[0]
@@ -176,8 +176,8 @@ class Feed:
     def late(self, model: OnlinePCA) -> None:
         """Hand over what is left when a stream pauses. The sending thread calls this now and then; most calls find nothing to do.
 
-        While the model learns, it is left alone. It is left out, too, if it has learned rows that were not given to `take` yet: those
-        are to be scored by a model that does not know them.
+        Nothing is done while the model learns. The model is not copied if it has learned rows that `take` has not been given yet, because
+        those must be scored by a model that does not know them.
         """
         with self._lock:
             now, row = time.monotonic(), self.row
@@ -195,7 +195,7 @@ class Feed:
                 lock.release()
 
     def finish(self, model: OnlinePCA) -> Frame:
-        """The last frame, whatever the time."""
+        """The last frame, built even if it is not due."""
         with self._lock:
             self._count_passed()
             return self._frame(model, time.monotonic(), True)
@@ -251,7 +251,7 @@ class Feed:
         (self._copies if made and whole else self._frames).charge(max(0.0, time.thread_time() - work))
 
     def _frame(self, model: OnlinePCA, now: float, whole: bool) -> Frame:
-        """Copies of everything; no more than that is done here, since the learner waits."""
+        """A frame with copies of everything. Nothing else is done here, because the learner waits."""
         begun = model.__sklearn_is_fitted__()
         arrays, state = pca_state(model) if begun and whole else ({}, None)
         facts = self._facts()._replace(
@@ -274,7 +274,7 @@ class Feed:
 
 
 def learned_by(model: OnlinePCA) -> int:
-    """Rows that a model has learned, without reading it out."""
+    """Number of rows that a model has learned, without reading it out."""
     return int(model._fitted().moments.count) if model.__sklearn_is_fitted__() else 0
 
 
@@ -290,12 +290,12 @@ def _copied(rows: Any, chosen: NDArray[np.int64]) -> Any:
         rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen.tolist()]
         return np.asarray(rows, dtype=np.float64)
     if issparse(rows) or isinstance(rows, np.ndarray):
-        return rows[chosen]  # by numbers, and so a copy
+        return rows[chosen]  # indexing by numbers makes a copy
     return np.array(to_host(rows[chosen]))
 
 
 def _texts(ids: Any, chosen: NDArray[np.int64]) -> list[list[str]] | None:
-    """What the ID columns have in some rows."""
+    """The texts of the ID columns in some rows."""
     if ids is None:
         return None
     rows: Sequence[Any] = np.asarray(ids)[chosen].tolist()

@@ -26,7 +26,7 @@ _EVERY = 0.5
 
 
 class Follower:
-    """Tells a story from a model file, each time that it is rewritten.
+    """Updates a story from a model file, each time the file is rewritten.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Follower:
         Raises
         ------
         ModelFileError, OSError
-            The first time that the file cannot be read. Later the page says so, and keeps what it has.
+            If the file cannot be read the first time. Later, the page says so and keeps what it has.
         """
         try:
             mark = os.stat(self.path)
@@ -76,7 +76,7 @@ class Follower:
         return True
 
     def run(self, tell: Callable[[], None], stop: threading.Event) -> None:
-        """Look again and again."""
+        """Look at the file again and again, until `stop` is set."""
         while not stop.wait(_EVERY):
             try:
                 news = self.look()
@@ -127,7 +127,7 @@ class Follower:
         return Frame(written, row, facts, *pca_state(model), pieces, scores, witnesses, told)
 
     def _monitored(self, monitor: Monitor) -> tuple[list[Piece], list[Scored], list[Witness]]:
-        """The rows that a monitor keeps, their scores, and the alarms whose rows are among them; the others are listed at once."""
+        """The rows that a monitor keeps, their scores, and the alarms whose rows are among them; other alarms are listed at once."""
         pieces, scores, witnesses = [], [], []
         kept = len(monitor._recent)
         first = monitor.n_rows - kept + 1

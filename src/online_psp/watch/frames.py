@@ -1,6 +1,6 @@
-"""What a learner hands over to the process that serves its page: copies, which a pipe carries behind their lengths.
+"""Frames: copies of data that a learner sends, through a pipe, to the process that serves its page.
 
-Both ends are ours, and the pipe between them has no name: nobody else can write to it.
+They are pickled, which is safe here: both ends are ours, and the pipe between them has no name, so nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Piece(NamedTuple):
     """Some of the rows that were learned."""
 
     numbers: NDArray[np.int64]
-    """(n,): of the rows in their stream, from 1."""
+    """(n,): numbers of the rows in their stream, from 1."""
     rows: Any
     """(n, D): an array, or a CSR array."""
     ids: list[list[str]] | None = None
-    """What the ID columns have, row by row."""
+    """The texts of the ID columns, row by row."""
 
     def of(self, chosen: NDArray[np.bool_]) -> Piece:
         """Some of these rows."""
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What a monitor said of rows, before it learned them."""
+    """What a monitor said about rows, before it learned them."""
 
     numbers: NDArray[np.int64]
     found: Update
@@ -48,7 +48,7 @@ class Witness(NamedTuple):
 
     alarm: Alarm
     number: int
-    """Of the row in its stream, from 1."""
+    """Number of the row in its stream, from 1."""
     row: Floats
     t2: Floats
     spe: Floats
@@ -64,23 +64,23 @@ class Facts(NamedTuple):
     saved: float | None = None
     """Seconds since the last checkpoint."""
     total: int | None = None
-    """Rows that there will be, where that is known."""
+    """Number of rows of the whole source, if it is known."""
     samples: int | None = None
-    """Rows that the model has learned, where the model itself is not handed over each time."""
+    """Number of rows that the model has learned; the model itself is not in every frame."""
     every: float | None = None
     """Seconds between the last two copies of the model."""
     monitored: bool = False
     """Whether a monitor scores every row."""
     outliers: int | None = None
-    """Rows above a limit that it has found so far, where that is known."""
+    """Number of rows above a limit so far, if it is known."""
     alarms: int | None = None
-    """Drift alarms so far, where more may have come than were handed over."""
+    """Number of drift alarms so far, if there may be more than were handed over."""
     uncharted: int = 0
-    """Scored rows that were left out of the charts, since the page did not keep up."""
+    """Number of scored rows that were left out of the charts, because the page did not keep up."""
     afterwards: bool = False
-    """Whether rows are scored by a model that has learned them."""
+    """Whether rows are scored by a model that has already learned them."""
     status: str = "running"
-    """"running", "finished", "stopped" or "failed"; "watching" where a file is read."""
+    """"running", "finished", "stopped" or "failed"; "watching" if a file is followed."""
     note: str = ""
     """One sentence on what is wrong."""
 
@@ -89,29 +89,29 @@ class Frame(NamedTuple):
     """One hand-over."""
 
     time: float
-    """Seconds, of the learner's monotonic clock."""
+    """Time on the learner's monotonic clock, in seconds."""
     row: int
     """Number of the newest row."""
     facts: Facts
     arrays: dict[str, Array]
-    """With `state`, the model as files have it."""
+    """With `state`, the model in the form in which files hold it."""
     state: dict[str, Any] | None
     pieces: list[Piece]
     scores: list[Scored]
     witnesses: list[Witness]
     told: dict[str, Any] | None = None
-    """What has become known of the source since the page was started: feature names, shape of pictures."""
+    """Settings that became known after the page was started: feature names, shape of pictures."""
 
 
 def packed(value: Any) -> list[Any]:
-    """An object as pieces of memory that `write` puts one behind the other; its arrays are not copied, and must not change meanwhile."""
+    """An object as pieces of memory, for `write`. Its arrays are not copied, so they must not change until they are written."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     return [head, *(each.raw() for each in buffers)]
 
 
 def write(file: BinaryIO, value: Any) -> None:
-    """Write an object behind the lengths of its pieces."""
+    """Write an object: first the lengths of its pieces, then the pieces."""
     pieces = packed(value)
     file.write(b"".join(_HEAD.pack(length) for length in (len(pieces), *map(len, pieces))))
     for piece in pieces:
@@ -135,7 +135,7 @@ def read(file: BinaryIO) -> Any:
 
 
 def _exactly(file: BinaryIO, size: int) -> bytearray | None:
-    """So many bytes, or None where the other end is gone."""
+    """Read exactly this many bytes; None if the other end has closed the pipe."""
     found = bytearray(size)
     view = memoryview(found)
     while view:

@@ -1,4 +1,4 @@
-"""Histories of fixed size for streams of any length, which lose no large value."""
+"""Histories of fixed size for streams of any length; no large value is lost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from online_psp.monitoring import Update
 
 
 class Trace:
-    """Values that belong to row numbers, thinned evenly: when it is full, every second one goes.
+    """Values over row numbers, thinned evenly: when the trace is full, every second point is dropped.
 
     Parameters
     ----------
     capacity : int
-        Most points to keep.
+        Largest number of points to keep.
     width : int
         Number of values per point.
     """
@@ -53,7 +53,7 @@ class Trace:
         return np.array(points) if points else np.zeros((0, 1 + self.width))
 
     def before(self, row: float) -> Floats | None:
-        """The last point that is not after a row."""
+        """The last point at or before a row; None if there is none."""
         return next((point for point in reversed(self._points) if point[0] <= row), None)
 
 
@@ -61,9 +61,9 @@ class ScoreTable(NamedTuple):
     """Scores over stretches of rows, or row by row; each (n,)."""
 
     row: Floats
-    """The last of the stretch."""
+    """The last row of the stretch."""
     t2: Floats
-    """Geometric mean."""
+    """Geometric mean over the stretch."""
     t2_most: Floats
     spe: Floats
     spe_most: Floats
@@ -75,12 +75,12 @@ class ScoreTable(NamedTuple):
 
 
 class Stretches:
-    """Scores of a whole run, gathered over stretches of equal numbers of rows; when there are too many, two become one.
+    """Scores of a whole run, summarised over stretches of equal numbers of rows; when there are too many, neighbours are merged in pairs.
 
     Parameters
     ----------
     capacity : int
-        Most stretches to keep; an even number.
+        Largest number of stretches to keep; an even number.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -126,7 +126,7 @@ class Stretches:
         self.width *= 2
 
     def table(self) -> ScoreTable:
-        """What there is to draw."""
+        """The scores to draw."""
         n = -(-self.count // self.width)
         means = np.exp(self._logs[:, :n] / np.maximum(self._n[:n], 1.0))
         over = np.where(np.isfinite(self._over[:, :n]), self._over[:, :n], math.nan)
@@ -157,12 +157,12 @@ class Newest:
         self._table = np.zeros((5, 0))  # number, t2, spe, t2_limit, spe_limit
 
     def add(self, numbers: NDArray[np.int64], found: Update) -> None:
-        """Take the scores of rows, in their order."""
+        """Add the scores of rows, in their order."""
         part = np.stack([numbers.astype(np.float64), found.t2, found.spe, found.t2_limit, found.spe_limit])[:, -self.capacity :]
         self._table = np.concatenate([self._table, part], axis=1)[:, -self.capacity :]
 
     def last(self) -> dict[str, float | None]:
-        """The newest row that has scores."""
+        """Scores and limits of the newest row that has scores; empty if there is none."""
         at = np.flatnonzero(np.isfinite(self._table[1]) | np.isfinite(self._table[2]))
         if not len(at):
             return {}
@@ -170,7 +170,7 @@ class Newest:
         return {name: float(value) if math.isfinite(value) else None for name, value in zip(names, self._table[:, at[-1]], strict=True)}
 
     def table(self) -> ScoreTable:
-        """What there is to draw."""
+        """The scores to draw."""
         row, t2, spe, t2_limit, spe_limit = self._table
         t2, spe = (np.nan_to_num(each, nan=math.nan, posinf=_LARGEST) for each in (t2, spe))
         over = [np.where(value > limit, value, math.nan) for value, limit in ((t2, t2_limit), (spe, spe_limit))]

@@ -6,7 +6,7 @@ import os
 
 
 def resident(process: int | None = None) -> int | None:
-    """Bytes that this process holds now, or another one by its number; None where that is not easy to tell."""
+    """Bytes of memory that a process holds now, by default this one; None if the system does not tell."""
     try:
         with open(f"/proc/{process or 'self'}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""The page: one document a browser, filled from the story, at the browser's own pace."""
+"""The page: one document per browser, filled from the story at the browser's own pace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from online_psp.watch import charts
 from online_psp.watch.story import Story
 
 _PARTS = ("explained", "scree", "variances", "whole", "newest", "marks", "rows", "components", "alarms", "facts")
-_PATIENCE = 15.0  # seconds after which a browser that has not answered is told again; twice as many each time
+_PATIENCE = 15.0  # seconds after which a browser that has not answered is sent more; twice as many each time
 
 
 def _asset(name: str) -> str:
@@ -25,17 +25,17 @@ def _asset(name: str) -> str:
 
 
 def _template() -> Any:
-    """Everything that comes from outside is escaped; scripts and styles of ours and Bokeh's are marked as safe in the template."""
+    """The template of the page. It escapes everything that comes from outside; only our own and Bokeh's scripts and styles are safe."""
     return Environment(autoescape=True).from_string(_asset("page.html"))
 
 
 class Page:
-    """What one browser shows.
+    """The page in one browser.
 
     Parameters
     ----------
     document : Document
-        Its own.
+        The document of this browser.
     story : Story
     """
 
@@ -45,7 +45,7 @@ class Page:
         self.versions = {name: story.parts[name].version for name in _PARTS}
         self.acknowledged = self.sent = story.version
         self.sent_at, self._patience = time.monotonic(), _PATIENCE
-        self.sources["facts"].data = story.told()  # with the time that has passed since
+        self.sources["facts"].data = story.told()  # with the time since the last hand-over
         self.paused = False
         self._answers = ColumnDataSource(data={"version": [story.version], "paused": [0]}, name="answers")
         self._answers.on_change("data", self._heard)
@@ -69,7 +69,7 @@ class Page:
         document.template_variables.update(style=_asset("page.css"), saved="", heading=self.story.settings.title)
 
     def _heard(self, _: str, __: Any, new: Any) -> None:
-        """The browser has drawn a version, or wants to pause or to go on."""
+        """Handle an answer of the browser: it has drawn a version, or was paused or resumed."""
         try:
             version, paused = int(new["version"][0]), bool(new["paused"][0])
         except (KeyError, IndexError, TypeError, ValueError):
@@ -87,7 +87,7 @@ class Page:
         """Send what has changed, unless the browser is paused or still busy with what came before."""
         if self.paused or self.behind:
             return
-        if self.acknowledged < self.sent:  # a browser that is stopped: what it is sent piles up
+        if self.acknowledged < self.sent:  # the browser does not answer: what it is sent piles up
             self._patience *= 2
         parts = self.story.parts
         for name in _PARTS:  # the facts come last: the browser answers when it has them
@@ -100,7 +100,7 @@ class Page:
 
 
 def saved_html(document: Document, moment: str) -> str:
-    """A document as one HTML file that needs no server, with what its browser shows."""
+    """A document as one HTML file that needs no server and shows what its browser shows."""
     variables = {"style": _asset("page.css"), "saved": moment, "heading": document.title}
     resources = Resources(mode="inline", log_level="error")
     found: str = file_html(

@@ -1,4 +1,4 @@
-"""Components and rows for the eye: small pictures where rows are pictures, the largest loadings by name where they are not."""
+"""Components and rows as the page shows them: as small pictures if rows are pictures, otherwise by their largest loadings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from online_psp.engine.types import Floats
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BROWN, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8C6D1F", "#8A8A8A",
 )  # fmt: skip
-"""Okabe and Ito's colours, which the colour-blind can tell apart; brown in place of their yellow, which is lost on a white page."""
+"""Okabe and Ito's colours, which the colour-blind can tell apart; brown in place of their yellow, which is hard to see on a white page."""
 _NEGATIVE, _MIDDLE, _POSITIVE = (np.array(colour, dtype=np.float64) for colour in ((0, 114, 178), (247, 247, 247), (213, 94, 0)))
-_PIXELS = 64  # of the longer side
+_PIXELS = 64  # largest length of the longer side
 
 
 def component_picture(values: Floats, shape: tuple[int, ...]) -> str:
-    """A component as a picture: blue for negative, white for zero, vermilion for positive; as the address of a PNG image."""
+    """A component as a picture: blue for negative, white for zero, vermilion for positive; as a data URL of a PNG image."""
     pixels = np.nan_to_num(np.asarray(values, dtype=np.float64).reshape(shape))
     share = pixels / (np.abs(pixels).max() or 1.0)
     if len(shape) == 3 and shape[2] == 3:
@@ -52,7 +52,7 @@ def _png(colours: NDArray[np.float64]) -> str:
 
 
 def feature_name(names: Sequence[str] | None, number: int, shape: tuple[int, ...] | None = None) -> str:
-    """A feature as people know it: by its name, by its place in a picture, or by its number from 0."""
+    """What the page calls a feature: its name, its place in a picture, or its number from 0."""
     if names is not None and number < len(names) and names[number].strip():
         return names[number]
     if shape is None:
@@ -62,7 +62,7 @@ def feature_name(names: Sequence[str] | None, number: int, shape: tuple[int, ...
 
 
 def largest(values: Floats, names: Sequence[str] | None, count: int) -> list[dict[str, Any]]:
-    """The entries of largest size, with the names of their features."""
+    """The entries of largest absolute value, with the names of their features."""
     order = np.argsort(-np.abs(values), kind="stable")[:count] if len(values) <= 4 * count else _top(np.abs(values), count)
     return [{"name": feature_name(names, int(i)), "value": float(values[i])} for i in order]
 

@@ -19,7 +19,7 @@ ALPHA = 0.01
 
 
 class Sampler:
-    """Scores rows by the model as it was handed over before they were learned."""
+    """Scores rows by the last model that was handed over before they were learned."""
 
     def __init__(self) -> None:
         self._seen: Snapshot | None = None
@@ -27,7 +27,7 @@ class Sampler:
         self.scored = self.outliers = 0
 
     def score(self, rows: Any) -> Update:
-        """Scores of rows (n, D) that the model last seen by `look` has not learned."""
+        """Score rows (n, D) by the model of the last `look`, which has not learned them."""
         found, seen = unknown(rows.shape[0]), self._seen
         if seen is None or seen.mean.shape[0] != rows.shape[1]:
             return found
@@ -43,7 +43,7 @@ class Sampler:
         return found._replace(t2=t2, spe=spe, outlier=outlier)
 
     def look(self, model: OnlinePCA) -> None:
-        """Take the model that rows from now on are scored by."""
+        """Score rows by this model from now on."""
         seen = snapshot(model)
         K = len(seen.variances)
         self._seen = seen if K and seen.samples >= rows_needed(K) else None
@@ -52,7 +52,7 @@ class Sampler:
 
 
 def spe_at(numbers: Any, scored: list[tuple[Any, Any]]) -> Any:
-    """SPE of rows by their numbers, from what was scored; NaN of those that were not."""
+    """Look up the SPE of rows by their numbers; NaN for rows that were not scored."""
     if not scored:
         return np.full(len(numbers), math.nan)
     known, values = (np.concatenate(each) for each in zip(*scored, strict=True))

@@ -22,10 +22,10 @@ from online_psp.watch.page import Page, saved_html
 from online_psp.watch.settings import PageSettings, is_loopback
 from online_psp.watch.story import Story
 
-_PORTS = 100  # tried one after the other
+_PORTS = 100  # number of ports to try, one after the other
 _LAST = 3.0  # seconds for browsers to draw the last numbers
 _EVERY = 0.25
-_NAMES = ("127.0.0.1", "localhost")  # of this machine
+_NAMES = ("127.0.0.1", "localhost")  # names of this machine
 
 
 class PageServer:
@@ -41,16 +41,16 @@ class PageServer:
     port : int
         Port that it listens at: the requested one, or the next free one.
     url : str
-        Address for others.
+        Address of the page, also for other machines if they can reach it.
     near : str
-        Address on this machine.
+        Address of the page on this machine.
     """
 
     def __init__(self, story: Story, settings: PageSettings) -> None:
         self.story, self.settings = story, settings
         self._pages: dict[str, Page] = {}
         self._told_at, self._later = 0.0, False
-        bokeh_settings.log_level = "error"  # it warns of logarithmic axes that have no data yet
+        bokeh_settings.log_level = "error"  # below that, it warns about logarithmic axes that have no data yet
         for name in ("bokeh", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._server = self._listen()
@@ -75,12 +75,12 @@ class PageServer:
         raise OSError(errno.EADDRINUSE, f"Ports {first} to {first + _PORTS - 1} are all busy; choose another with --port.")
 
     def _bound(self, port: int, prefix: str) -> Server:
-        with socket.socket(socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET) as probe:  # the origins name the port
+        with socket.socket(socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET) as probe:  # the origins contain the port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((self.settings.host, port))
             port = int(probe.getsockname()[1])
         local = is_loopback(self.settings.host)
-        origins = [f"{name}:{port}" for name in _NAMES] if local else ["*"]  # what has a token needs no list
+        origins = [f"{name}:{port}" for name in _NAMES] if local else ["*"]  # with a token, no list is needed
         pages = Application(FunctionHandler(self._open))
         return Server(
             {"/": pages},
@@ -88,7 +88,7 @@ class PageServer:
             port=port,
             prefix=prefix,
             allow_websocket_origin=origins,
-            extra_patterns=[("/save", _Save, {"owner": self})],  # behind the prefix, as everything
+            extra_patterns=[("/save", _Save, {"owner": self})],  # behind the prefix, like everything else
             unused_session_lifetime_milliseconds=30_000,
             check_unused_sessions_milliseconds=5_000,
             stats_log_frequency_milliseconds=3_600_000,
@@ -161,7 +161,7 @@ class PageServer:
 
 
 class _Save(RequestHandler):
-    """Gives the page as one file."""
+    """Serves the page as one file to download."""
 
     def initialize(self, owner: PageServer) -> None:
         self.owner = owner
@@ -178,7 +178,7 @@ class _Save(RequestHandler):
 
 
 def _visible(host: str, all_of: str) -> str:
-    """A host as it is written in an address, where `all_of` stands for all addresses of this machine."""
+    """A host as it is written in a URL; `all_of` replaces a host that means all addresses of this machine."""
     if host in ("0.0.0.0", "::", ""):
         host = all_of
     return f"[{host}]" if ":" in host else host

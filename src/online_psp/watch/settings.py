@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 PORT = 5006
 """Default port of a page."""
-_LONG = 200  # characters of a name
-_TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of writing
+_LONG = 200  # longest name to show, in characters
+_TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # characters that change the direction of writing
 _UNSEEN = dict.fromkeys((*range(32), *range(127, 160), *map(ord, _TURNS)), "\ufffd") | dict.fromkeys(map(ord, "\t\n\r\u2028\u2029"), " ")
 _SHAPE = re.compile(r"(\d{1,6})[x×](\d{1,6})(?:[x×](\d))?", re.IGNORECASE)
 
@@ -77,7 +77,7 @@ def text(value: object) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address, by a name that can be checked; ``::1`` cannot be, so it gets a token."""
+    """Whether only this machine can reach an address, under a name that can be checked. ``::1`` cannot be checked, so it gets a token."""
     return host in ("localhost", "127.0.0.1")
 
 

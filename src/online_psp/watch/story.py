@@ -26,12 +26,12 @@ from online_psp.watch.settings import PageSettings, suited_image
 VARIANCES = 8
 """Components whose variances are drawn over time."""
 _POINTS, _STRETCHES, _NEWEST = 600, 400, 2000
-_FLOOR = 1e-4  # of a limit: smaller scores are drawn there, so that one row near the mean does not stretch the axis
+_FLOOR = 1e-4  # share of a limit at which smaller scores are drawn, so that one row near the mean does not stretch the axis
 _SCREE = 64
 _PICTURES, _LISTED, _LOADINGS = 24, 12, 8
 _ALARMS = 100
-_SLOW = 1.0  # seconds between two drawings of components and rows, at least
-_RATE = 10.0  # seconds over which the rate is taken
+_SLOW = 1.0  # shortest time between two drawings of components and rows, in seconds
+_RATE = 10.0  # seconds over which the rate is measured
 
 Columns = dict[str, Any]
 
@@ -76,10 +76,10 @@ class Story:
         self._heard = time.monotonic()
         self._build(everything=True)
 
-    # Listening
+    # Hand-overs come in
 
     def take(self, frame: Frame) -> None:
-        """Take in a hand-over."""
+        """Update the story with a hand-over."""
         if frame.told:
             self.settings = replace(self.settings, **frame.told)
             self._cloud.id_names = self.settings.id_names
@@ -128,7 +128,7 @@ class Story:
             self._slow_next = now + max(_SLOW, 4 * (time.monotonic() - began))
 
     def late(self) -> float | None:
-        """Seconds until `refresh` is to be called even if nothing is told, because rows and components are behind the numbers; or None."""
+        """Seconds until `refresh` should be called even without news, because rows and components are out of date; None if they are not."""
         return max(0.0, self._slow_next - time.monotonic()) if self._behind else None
 
     def fail(self, note: str) -> None:
@@ -175,7 +175,7 @@ class Story:
         if not self.monitored:
             self._sampler.look(model)
 
-    # Telling
+    # Parts of the page go out
 
     def _build(self, everything: bool) -> None:
         self.version += 1
@@ -221,7 +221,7 @@ class Story:
         }
 
     def _components(self) -> list[dict[str, Any]]:
-        """Pictures, or the largest loadings."""
+        """The components, as pictures or by their largest loadings."""
         model = self.model
         if model is None:
             return []
@@ -289,23 +289,23 @@ class Story:
 
 
 def _pace(then: tuple[float, int], now: tuple[float, int]) -> float | None:
-    """Rows a second between two moments."""
+    """Rows per second between two moments."""
     return (now[1] - then[1]) / (now[0] - then[0]) if now[0] > then[0] else None
 
 
 def _complete(rows: Any) -> Any:
-    """(n,): whether a row has all its values."""
+    """(n,): whether each row has all its values."""
     return np.isfinite(rows).all(axis=1) if isinstance(rows, np.ndarray) else np.ones(rows.shape[0], dtype=bool)
 
 
 def _positive(values: Any) -> Any:
-    """Values for a logarithmic axis."""
+    """Values for a logarithmic axis: NaN where they are not positive."""
     values = np.asarray(values, dtype=np.float64)
     return np.where(values > 0, values, math.nan)
 
 
 def _drawn(table: ScoreTable) -> Columns:
-    """Scores for logarithmic axes."""
+    """Columns of scores for logarithmic axes."""
     floor = {name: _FLOOR * np.nan_to_num(getattr(table, f"{name}_limit")) for name in ("t2", "spe")}
     return {
         name: values if name == "row" else _positive(np.maximum(values, floor[name.partition("_")[0]]))

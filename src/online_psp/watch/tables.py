@@ -12,7 +12,7 @@ from online_psp.io.alarms import COLUMNS
 from online_psp.monitoring import Update
 from online_psp.watch.frames import Scored
 
-_MOST = 32 << 20  # bytes read at a time
+_MOST = 32 << 20  # most bytes to read at a time
 
 
 class TableError(ValueError):
@@ -32,16 +32,16 @@ class TableTail:
         self._at = self._last = self._again = 0
 
     def read(self) -> list[Scored]:
-        """The new scores; an incomplete last line waits.
+        """The new scores; an incomplete last line is left for the next call.
 
         Raises
         ------
         TableError
-            If this is no such table.
+            If the file is not such a table.
         """
         found: list[Scored] = []
         with open(self.path, "rb") as file:
-            if file.seek(0, os.SEEK_END) < self._at:  # a resumed run has cut it: those lines come again
+            if file.seek(0, os.SEEK_END) < self._at:  # a resumed run has shortened it, and will write those lines again
                 self._at, self._again = file.tell(), self._last
             while True:
                 file.seek(self._at)

@@ -1,4 +1,4 @@
-"""Scores that wait to be handed over: in two arrays, so that a row that comes alone costs no more than one in a block."""
+"""Scores that wait to be handed over. Two arrays hold them, so that rows that come one by one cost no more than rows in blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class WaitingScores:
     Parameters
     ----------
     capacity : int
-        Most rows to keep; when there are more, the older half is dropped.
+        Largest number of rows to keep; when there are more, the older half is dropped.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.dropped = 0
-        """Rows that were dropped before they were taken."""
+        """Number of rows that were dropped before they were taken."""
         self._count = 0
         self._numbers = np.zeros(min(_FIRST, capacity), np.int64)
         self._values = np.zeros((len(self._numbers), 4))  # T², SPE, their limits
@@ -32,7 +32,7 @@ class WaitingScores:
         return self._count
 
     def add_one(self, number: int, found: Update) -> None:
-        """Keep what a monitor said about one row; each field is a plain value, or an array of one."""
+        """Add what a monitor said about one row; each field is a plain value, or an array of one."""
         if self._count == len(self._numbers):
             self._make_room(1)
         self._numbers[self._count] = number
@@ -40,7 +40,7 @@ class WaitingScores:
         self._count += 1
 
     def add(self, numbers: NDArray[np.int64], found: Update) -> None:
-        """Keep what a monitor said about rows."""
+        """Add what a monitor said about rows."""
         n = min(len(numbers), self.capacity)
         self.dropped += len(numbers) - n
         if self._count + n > len(self._numbers):

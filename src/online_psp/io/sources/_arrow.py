@@ -22,29 +22,29 @@ from online_psp.io.sources._suspects import MOST_SAID, suspicion, warning
 PARQUET = (".parquet", ".pq")
 IPC = (".arrow", ".feather", ".ipc")
 STREAM = b"\xff\xff\xff\xff"
-"""What the format for streams begins with."""
+"""First bytes of Arrow's format for streams."""
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
-_TOGETHER = 64  # columns that are turned into rows at a time
-_LOOKED_AT = 8  # columns of whole numbers
+_TOGETHER = 64  # columns to turn into rows at a time
+_LOOKED_AT = 8  # columns of whole numbers to check for row numbers and labels
 
 
 class Table(NamedTuple):
-    """What is read of a file."""
+    """The parts of a file that are read."""
 
     place: Place
     parquet: bool
     names: list[str]
     columns: list[int]
-    """Places of all columns that are needed, in order: features, ids, time."""
+    """Positions of all columns that are needed, in order: features, ids, time."""
     widths: list[int]
-    """How many features each of the feature columns gives."""
+    """Number of features that each feature column gives."""
     working: np.dtype[Any]
     choice: Choice
     rows: int
 
 
 def open_arrow(place: Place, options: Options) -> Source:
-    """The numeric columns of a file; a column of lists of one length gives as many features."""
+    """Open the numeric columns of a file; a column of lists, all of one length, gives one feature per element."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:
@@ -54,7 +54,7 @@ def open_arrow(place: Place, options: Options) -> Source:
         schema, rows = _schema(place, parquet, options)
     except (SourceError, KeyboardInterrupt):
         raise
-    except Exception as error:  # Arrow's own, the operating system's, and what comes of absurd sizes
+    except Exception as error:  # errors of Arrow, of the operating system, and those that absurd sizes cause
         if _begins(place, STREAM):
             raise SourceError(f"{place.name} is an Arrow stream, which has no index: write it as Parquet or as an Arrow file.") from None
         raise SourceError(f"{place.name} is not a whole Parquet or Arrow file ({reason(error)}).") from None
@@ -102,7 +102,7 @@ def open_arrow(place: Place, options: Options) -> Source:
 
 
 def _doubts(table: Table, schema: Any, keep_index: bool | None) -> list[str]:
-    """Warnings of columns of whole numbers that are rather row numbers, times or labels than features."""
+    """Warnings about columns of whole numbers that look like row numbers, times or labels, not features."""
     import pyarrow as pa
 
     whole = [at for at in table.choice.features if pa.types.is_integer(schema.field(at).type)]
@@ -121,12 +121,12 @@ def _begins(place: Place, magic: bytes) -> bool:
 
 
 def _list_names(names: list[str], widths: list[int]) -> list[str]:
-    """embedding.0, embedding.1, …"""
+    """Names of features; those of a column of lists are embedding.0, embedding.1, …"""
     return [name if width == 1 else f"{name}.{i}" for name, width in zip(names, widths, strict=True) for i in range(width)]
 
 
 def _schema(place: Place, parquet: bool, options: Options) -> tuple[Any, int]:
-    """Schema and number of rows; sizes that the file tells of are checked before anything is read."""
+    """Schema and number of rows; the sizes that the file states are checked before anything is read."""
     import pyarrow.parquet as pq
 
     if not parquet:
@@ -149,7 +149,7 @@ def _ipc(place: Place) -> Iterator[Any]:
         if place.path is None or (place.size or 0) <= file.num_record_batches * _BATCH_BYTES:
             yield file
             return
-    with pa.memory_map(str(place.path)) as mapped, pa.ipc.open_file(mapped) as file:  # batches too large to be held
+    with pa.memory_map(str(place.path)) as mapped, pa.ipc.open_file(mapped) as file:  # batches are too large to hold in memory
         yield file
 
 
@@ -191,7 +191,7 @@ def _refuse_text(schema: Any, names: list[str], choice: Choice, name: str) -> No
 
 
 def _width(entry: Any, place: Place, parquet: bool, at: int) -> int:
-    """How many features a column gives; for lists without a fixed length, as many as the first of them has."""
+    """Number of features that a column gives; for lists without a fixed length, the length of the first one."""
     import pyarrow as pa
 
     if not _is_list(entry.type):
@@ -230,7 +230,7 @@ def _batches(place: Place, parquet: bool, columns: list[int], skip: int, size: i
 
 
 def _chunks(table: Table, start: int, rows: int) -> Iterator[Chunk]:
-    """The rows from `start` on, about so many at a time."""
+    """The rows from `start` on, about `rows` at a time."""
     import pyarrow as pa
 
     at, groups = start, None
@@ -294,7 +294,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _numbers(column: Any, working: np.dtype[Any]) -> Array:
-    """A column, with NaN where a value is missing."""
+    """A column as an array, with NaN where a value is missing."""
     import pyarrow as pa
 
     if not pa.types.is_floating(column.type) and (column.null_count or pa.types.is_decimal(column.type)):
@@ -306,7 +306,7 @@ def _numbers(column: Any, working: np.dtype[Any]) -> Array:
 
 
 def _lists(column: Any, width: int, table: Table, at: int, bad: dict[int, str]) -> Array:
-    """(n, width); rows whose list is missing or of another length are bad."""
+    """A column of lists as an array, (n, width); rows whose list is missing or of another length are bad."""
     import pyarrow.compute as pc
 
     lengths = np.asarray(pc.fill_null(pc.list_value_length(column), -1).to_numpy()).astype(np.int64)

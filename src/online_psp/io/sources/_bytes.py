@@ -130,29 +130,29 @@ class Owning(io.RawIOBase):
         self.inner, self.others = inner, others
 
     def readable(self) -> bool:
-        """Always."""
+        """Whether it can be read: always."""
         return True
 
     def seekable(self) -> bool:
-        """As the file itself."""
+        """Whether the inner file can seek."""
         return bool(self.inner.seekable())
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as the next read goes."""
+        """Fill the buffer with the result of one read; returns the number of bytes."""
         data = self.inner.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As of the file itself."""
+        """Move the inner file to a position."""
         return int(self.inner.seek(offset, whence))
 
     def tell(self) -> int:
-        """As of the file itself."""
+        """Position of the inner file."""
         return int(self.inner.tell())
 
     def close(self) -> None:
-        """Close this one and the others."""
+        """Close this file and the others."""
         if not self.closed:
             for each in (self.inner, *self.others):
                 each.close()
@@ -171,11 +171,11 @@ class AsFile(io.RawIOBase):
         self.pieces, self.rest = pieces, b""
 
     def readable(self) -> bool:
-        """Always."""
+        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as the next piece goes."""
+        """Fill the buffer from the next piece; returns the number of bytes."""
         while not self.rest:
             piece = next(self.pieces, b"")
             if piece == b"":

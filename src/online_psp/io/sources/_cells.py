@@ -30,8 +30,8 @@ except (ImportError, ValueError):
 
 
 _EXCEL_ERROR = re.compile(r"#[A-Z]")
-_FEWEST_NAMES = 3  # words in a line that are no accident
-_LONGEST_NA = 20  # characters; what is longer is a remark, and no way to say that a value is missing
+_FEWEST_NAMES = 3  # fewest words in a line that are taken for names
+_LONGEST_NA = 20  # characters; a longer text is a remark, not a sign for a missing value
 
 
 class Table(NamedTuple):
@@ -40,9 +40,9 @@ class Table(NamedTuple):
     dialect: Dialect
     choice: Choice
     names: list[str] | None
-    """Of the columns of the file."""
+    """Names of the columns of the file."""
     name: str
-    """Of the source, for messages."""
+    """Name of the source, for messages."""
 
     def column(self, at: int) -> str:
         """A column as messages name it: by its number from 0, as options do, and its name."""
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 
 def parse(batch: Batch, table: Table, quoted: bool) -> Chunk:
-    """The rows of a batch."""
+    """Parse the rows of a batch."""
     text = batch.text
     if table.dialect.delimiter == WHITESPACE:
         text = b"\n".join(b" ".join(line.split()) for line in text.split(b"\n"))
@@ -222,16 +222,16 @@ def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
 
 
 def _shown(cells: list[str]) -> str:
-    """A line that is no row, as far as it helps to see it."""
+    """What a message shows of a line that is not a row, if that helps."""
     if cells[0][:1] and cells[0][:1] in COMMENTS:
         return f" (--comment '{cells[0][:1]}' if it is a comment)"
     return f" ({cells[0][:40]!r})" if len(cells) == 1 else ""
 
 
 def _names_again(cells: list[str], names: list[str], table: Table) -> str | None:
-    """What to say of a line of names in the middle.
+    """What to say about a line of names in the middle of a table; None if the line is something else.
 
-    If they differ from those at the top, the rows below belong to another table, and reading stops, also where bad rows are skipped.
+    If the names differ from those at the top, the rows below belong to another table. Then reading stops, even if bad rows are skipped.
     """
     if cells == names:
         return "has the names of the columns again, as where files were joined"
@@ -272,6 +272,6 @@ def _hint(cell: str, dialect: Dialect) -> str:
 
 
 def _quoted(cell: str) -> str:
-    """A text as it is typed on the command line, as one of a list."""
+    """A text as it is typed on the command line, as an element of a list."""
     inner = f'"{cell}"' if "," in cell else cell
     return f'"{inner}"' if "'" in inner else f"'{inner}'"

@@ -1,4 +1,4 @@
-"""Chunks cut anew, and read ahead."""
+"""Cuts chunks of rows to other sizes, and reads them ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from online_psp.io.sources._source import Chunk, joined
 
-ENOUGH_FOR_THREADS = 1 << 28  # bytes allowed; with less, nothing is read ahead
+ENOUGH_FOR_THREADS = 1 << 28  # bytes of memory allowed; with less, nothing is read ahead
 
 
 def ahead(chunks: Iterator[Chunk], max_memory: int) -> Iterator[Chunk]:

@@ -1,4 +1,4 @@
-"""Which columns of a table are features, which are ids, and which is the time."""
+"""Chooses which columns of a table are features, which are ids, and which is the time."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Wanted(NamedTuple):
     ids: Columns = None
     time_column: str | int | None = None
     absent: list[set[str | int]] | None = None
-    """Of several files: for each that was opened, what of `exclude` it does not have, which is no error there."""
+    """For several files: the columns of `exclude` that each file opened so far lacks; it is an error only if all files lack one."""
 
     def any(self) -> bool:
-        """Whether any was given."""
+        """Whether any option was given."""
         return any(each is not None for each in self[:-1])
 
 
 def column_list(text: str | None) -> list[str] | None:
-    """``a,b,"c, d",3-7`` as a list: names with commas are quoted."""
+    """Split ``a,b,"c, d",3-7`` into a list of columns; names with commas are quoted."""
     if text is None:
         return None
     try:
@@ -70,7 +70,7 @@ def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, u
     names : sequence of str, optional
         Names of all `width` columns.
     usable : places, optional
-        Columns that are features unless the user chooses; all by default.
+        Columns that are features unless the user chooses others; all by default.
     """
     ids = places(wanted.ids, names, width, name) or []
     time = places(wanted.time_column, names, width, name)
@@ -190,7 +190,7 @@ def _quoted(name: str) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """1,2,3,7 as ``1-3,7``."""
+    """Numbers as ranges: 1, 2, 3, 7 become ``1-3,7``."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
@@ -201,7 +201,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def times_of(cells: Sequence[str], name: str) -> Array:
-    """Times: seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; empty cells become NaN or NaT."""
+    """Parse times: seconds as numbers, or dates and times (ISO 8601) as datetime64[us] in UTC; empty cells become NaN or NaT."""
     try:
         return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cells of delimited text without what stands between them, as Arrow holds strings; compiled, in one pass over the bytes."""
+"""Packs the cells of delimited text, without the delimiters, as Arrow stores strings; compiled, in one pass over the bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from online_psp.engine.types import Array
 
 @kernel
 def compact(text: Array, delimiter: int, width: int, cells: Array, offsets: Array) -> int:
-    """Copy cells one after the other, and note where they end; how many rows there are.
+    """Copy cells one after the other, and record where each ends; returns the number of rows.
 
     Parameters
     ----------
@@ -17,16 +17,16 @@ def compact(text: Array, delimiter: int, width: int, cells: Array, offsets: Arra
     delimiter : int
         The byte between cells.
     width : int
-        Cells of a row.
+        Number of cells per row.
     cells : (n,) uint8
-        Where they are copied to.
+        Receives the bytes of the cells.
     offsets : (rows × width + 1,) int32
-        The end of each cell, after the 0 that it begins with.
+        Receives the end of each cell, after a 0 at the beginning.
 
     Returns
     -------
     int
-        Rows; −1 where one has too few cells or too many, or where there are more rows than expected.
+        Number of rows; −1 if a row has too few or too many cells, or if there are more rows than expected.
     """
     at = taken = found = column = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, for names that say nothing, or something else."""
+"""Finds out what a file is by its first bytes, if its name says nothing or is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOREIGN = {
     b"ORC": "an ORC file", b"FEA1": "a Feather file of version 1", b"Obj\x01": "an Avro file", b"<stata_dta>": "a Stata file",
     b"$FL2": "an SPSS file", b"SIMPLE  =": "a FITS file", b"\x1f\x9d": "compressed by compress (.Z)", b"{\\rtf": "a document (RTF)",
 }  # fmt: skip
-_BINARY_NAMES = (b"ORC", b"RDX2\n", b"RDX3\n", b"Rar!", b"FEA1", b"$FL2")  # magic numbers that names of columns may begin with
+_BINARY_NAMES = (b"ORC", b"RDX2\n", b"RDX3\n", b"Rar!", b"FEA1", b"$FL2")  # magic numbers with which the name of a column may begin, too
 _TAR = slice(257, 262), b"ustar"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml|table|head|body)\b", re.IGNORECASE)
@@ -42,7 +42,7 @@ def refuse_stand_in(head: bytes, name: str) -> None:
 
 
 def _refuse_foreign(head: bytes, name: str) -> None:
-    """Refuse a file of a kind that is known, and not read."""
+    """Refuse a file of a known kind that cannot be read here."""
     if head[_TAR[0]] == _TAR[1]:
         raise UnknownSourceError(f"{name} is a tar archive: unpack it, or write a zip archive in its place.")
     magic = next((magic for magic in _FOREIGN if head.startswith(magic)), None)
@@ -51,7 +51,7 @@ def _refuse_foreign(head: bytes, name: str) -> None:
 
 
 def ending_by_content(place: Place) -> str | None:
-    """The ending that a file should have; None where its first bytes do not tell."""
+    """The ending that a file should have; None if its first bytes do not tell."""
     with clear_file(place.open(), place.name) as file:
         head = file.read(_HEAD)
     refuse_stand_in(head, place.name)
@@ -70,7 +70,7 @@ def ending_by_content(place: Place) -> str | None:
 
 
 def _archive(place: Place) -> str:
-    """Workbooks and arrays are archives too."""
+    """The ending for a zip archive: workbooks and NumPy's .npz files are archives too."""
     try:
         with place.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
@@ -92,7 +92,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def check_json(place: Place) -> None:
-    """Refuse a file that is one JSON value: rows must come a line each, so that they can be read one after the other."""
+    """Refuse a file that is one JSON value: each row must have its own line, so that rows can be read one after the other."""
     with clear_file(place.open(), place.name) as file:
         start = file.read(_HEAD)
         refuse_stand_in(start, place.name)

@@ -13,7 +13,7 @@ from online_psp.io.sources._text import Feed
 
 
 def open_excel(place: Place, options: Options) -> Source:
-    """A sheet of a workbook: the first one, or the one named after ``::``."""
+    """Open a sheet of a workbook: the first one, or the one named after ``::``."""
     try:
         import openpyxl
     except ImportError:
@@ -28,7 +28,7 @@ def open_excel(place: Place, options: Options) -> Source:
             book.close()
     except (SourceError, KeyboardInterrupt):
         raise
-    except Exception as error:  # zip, XML and openpyxl's own
+    except Exception as error:  # errors of zip, of XML and of openpyxl
         raise SourceError(f"{place.name} is not a whole Excel workbook ({reason(error)}).") from None
     sheet = options.member or sheets[0]
     if sheet not in sheets:

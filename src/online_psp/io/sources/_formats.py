@@ -1,4 +1,4 @@
-"""The kinds of files: by the ends of their names, by their first bytes, and which of many files are data."""
+"""The kinds of files, told by the ends of their names or by their first bytes; and which of many files are data."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _json(place: Place, options: Options) -> Source:
 
 
 def _picking(opener: Opener) -> Opener:
-    """For readers that return all columns, as numbers."""
+    """Let an opener that returns all columns, as numbers, return those that the user chose."""
     return lambda place, options: picked(opener(place, options), options.wanted)
 
 
-#: How each kind of file is opened, by the end of its name; before that, ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are taken off.
+#: Opener for each kind of file, by the end of its name without ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
 FORMATS: dict[str, Opener] = {
     ".npy": _picking(open_npy),
     ".npz": _picking(_npz),
@@ -76,7 +76,7 @@ OF_TEXT = (".csv", ".tsv", ".tab", ".txt")
 
 
 def suffix_of(name: str) -> str | None:
-    """The end of a name that says what is in a file, in lower case and without that of its compression."""
+    """The end of a name that says what is in a file, in lower case and without the ending of a compression."""
     bare = name.lower()
     for ending in COMPRESSED:
         bare = bare.removesuffix(ending)
@@ -85,7 +85,7 @@ def suffix_of(name: str) -> str | None:
 
 
 def suffix_by_content(place: Place, named: str | None) -> str | None:
-    """The ending that a file has, or should have where it says little, or wrongly that the file is text."""
+    """The ending of a file, or the one that it should have, if the name says little or wrongly says that the file is text."""
     if named not in (*SAY_LITTLE, *OF_TEXT) or (named in OF_TEXT and place.path is None):
         return named
     found = ending_by_content(place)
@@ -105,7 +105,7 @@ def check_copies(names: Sequence[str], where: str) -> None:
 
 
 def one_kind(names: list[str], where: str) -> tuple[list[str], str, int]:
-    """Those of many files that are data, all of one kind, their kind, and how many were left out."""
+    """Pick those of many files that are data, all of one kind; returns them, their kind, and the number of files left out."""
     found: dict[str, list[str]] = {}
     for name in names:
         suffix = suffix_of(name)
@@ -113,7 +113,7 @@ def one_kind(names: list[str], where: str) -> tuple[list[str], str, int]:
         if kind in _IN_FOLDERS:
             found.setdefault(kind, []).append(name)
     if len(found) > 1:
-        found.pop(".txt", None)  # notes, beside the data
+        found.pop(".txt", None)  # beside other data, text files are notes
     if len(found) != 1:
         held = f" ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})" if names else ""
         what = f"no files of a kind that is known{held}" if not found else f"files of several kinds ({', '.join(sorted(found))})"

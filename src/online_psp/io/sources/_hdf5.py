@@ -19,7 +19,7 @@ from online_psp.io.sources._sparse import is_sparse_group, open_sparse_group
 
 
 def open_hdf5(place: Place, options: Options) -> Source:
-    """``file.h5::/dataset``, or the only table in the file; a group with the arrays of a sparse matrix is a table too."""
+    """Open ``file.h5::/dataset``, or the only table in the file; a group with the arrays of a sparse matrix is a table too."""
     try:
         import h5py
     except ImportError:
@@ -39,7 +39,7 @@ def open_hdf5(place: Place, options: Options) -> Source:
         default = "/X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
     except (KeyboardInterrupt, SourceError):
         raise
-    except Exception as error:  # h5py passes on whatever the library makes of a damaged file
+    except Exception as error:  # h5py may raise anything for a damaged file
         raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
     if options.member is None and default is None:
         _refuse_frames(file, place.name, tables, records)
@@ -47,7 +47,7 @@ def open_hdf5(place: Place, options: Options) -> Source:
 
 
 def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) -> None:
-    """Refuse what pandas writes where its columns are in several arrays, or in records."""
+    """Refuse a pandas frame whose columns are stored in several arrays, or in records."""
     of_pandas = any("pandas_type" in file[table.rpartition("/")[0] or "/"].attrs for table in (*tables, *records))
     if of_pandas and (len(tables) > 1 or records):
         raise UnknownSourceError(
@@ -59,7 +59,7 @@ def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) 
 
 
 def from_group(group: Any, path: str, tables: list[str], options: Options, default: str | None) -> Source:
-    """The table that was asked for, from an open HDF5 file or Zarr group."""
+    """Open the table that was asked for, in an open HDF5 file or Zarr group."""
     member = options.member or default
     if member is None:
         if not tables:
@@ -109,7 +109,7 @@ def _ahead(read: Reader, max_memory: int) -> Reader:
 
 
 class _Flat:
-    """A stored array whose rows may be pictures."""
+    """A stored array as a table; rows that are pictures are flattened."""
 
     def __init__(self, array: Any, rows: tuple[int, int] | None = None) -> None:
         self.array, self.dtype = array, np.dtype(array.dtype)
@@ -124,7 +124,7 @@ class _Flat:
 
 
 def check_storage(array: Any, name: str, options: Options) -> list[str]:
-    """Whether the pieces in which an array is stored fit into memory and are there; gives warnings about those that are not."""
+    """Check that the chunks in which an array is stored fit into memory; returns warnings about chunks that are missing."""
     dtype = np.dtype(array.dtype)
     chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
     if chunks:
@@ -135,7 +135,7 @@ def check_storage(array: Any, name: str, options: Options) -> list[str]:
 
 
 def _check_hdf5(array: Any, name: str) -> list[str]:
-    """What HDF5 reads as fill values without a word: sources that are missing, chunks that were never written."""
+    """Find what HDF5 silently reads as fill values: files that are missing, and chunks that were never written."""
     if array.is_virtual:
         folder = Path(os.path.dirname(os.path.abspath(array.file.filename)))
         for source in array.virtual_sources():

@@ -1,4 +1,4 @@
-"""What the first rows of cells are: lines of words, names, units, row numbers; for text and for sheets."""
+"""Finds out what the first lines of a text or a sheet are: remarks, names, units, rows; and which columns number the rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 Cells = list[str]
 IsNumber = Callable[[str], bool]
 MOST_LEAD = 50
-_SURE_ROWS = 20  # so many rows that none of them counts up is no accident
-_SURE_CELLS = 8  # so many cells in a row are not sorted by accident
+_SURE_ROWS = 20  # with this many rows, it is no accident that none of them counts up
+_SURE_CELLS = 8  # this many cells in a row are not sorted by accident
 _WHOLE = re.compile(r"-?\d+")
 _YEAR = re.compile(r"(1[89]|20)\d\d")
 _RULE = re.compile(r"[-+=|: ]*[-=]{3}[-+=|: ]*")
@@ -23,36 +23,36 @@ class Top(NamedTuple):
     """The lines before the first row."""
 
     names: int | None
-    """Which of them has the names; None: none."""
+    """Which of these lines has the names; None if none has."""
     rows: int
-    """How many there are."""
+    """Number of these lines."""
 
 
 class Kinds(NamedTuple):
-    """How cells are told apart."""
+    """How numbers, missing values and text are told apart."""
 
     is_number: IsNumber
     na: frozenset[str]
 
     def is_text(self, cell: str) -> bool:
-        """Neither a number nor a missing value."""
+        """Whether a cell is neither a number nor a missing value."""
         return cell not in self.na and not self.is_number(cell)
 
 
 def modal_width(table: Sequence[Cells]) -> int:
-    """How many cells most lines have."""
+    """The most frequent number of cells in a line."""
     return Counter(map(len, table)).most_common(1)[0][0]
 
 
 def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_line: bool, notes: list[str]) -> Top:
-    """Where the names and the first row are.
+    """Find the names and the first row.
 
     Parameters
     ----------
     header : bool, optional
-        What the user says.
+        The user's option.
     first_line : bool
-        Whether the names can only be in the first line, since the user said how many lines to skip.
+        Whether the names can only be in the first line, because the user said how many lines to skip.
     """
     if header is False:
         return Top(None, 0)
@@ -81,7 +81,7 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
 
 
 def _groups(row: Cells, below: Cells, width: int) -> bool:
-    """Whether a line of words names groups of columns, with gaps or again and again, and the one below it the columns."""
+    """Whether a line of words names groups of columns, with gaps or repeats, and the line below it names the columns."""
     names = below if below[:1] != [""] else below[1:]  # the first column may be an index without a name
     gaps = "" in row[1:] or len(set(row[-len(names) :])) < len(names)
     return gaps and len(below) == width and all(names) and len(set(names)) == len(names)
@@ -108,24 +108,24 @@ def _numeric_columns(rows: Sequence[Cells], kinds: Kinds) -> frozenset[int]:
 
 
 def _is_words(row: Cells, numeric: frozenset[int], width: int, kinds: Kinds) -> bool:
-    """Whether a line is no row: it is empty, or has words above numbers; or it has only words, and a cell less, as R writes names."""
+    """Whether a line is not a row: it is empty, has words above numbers, or has only words and one cell more or less, as R writes names."""
     if not any(row):
         return True
     if len(row) != width:
-        if len(row) == 1 and _RULE.fullmatch(row[0]):  # a line drawn below the names, as databases do
+        if len(row) == 1 and _RULE.fullmatch(row[0]):  # a line drawn below the names, as databases print it
             return True
         return abs(len(row) - width) == 1 and all(kinds.is_text(cell) or cell == "" for cell in row)
     return any(kinds.is_text(row[at]) for at in numeric)
 
 
 def _all_words(table: Sequence[Cells], kinds: Kinds) -> bool:
-    """Whether the first line may be names where no column below has numbers."""
+    """Whether the first line may be names, if no column below has numbers."""
     words = [cell for cell in table[0] if kinds.is_text(cell)]
     return len(words) == len(table[0]) or not any(kinds.is_number(cell) for cell in table[0])
 
 
 def _counts(cells: Cells, rows: Sequence[Cells], unnamed: bool, notes: list[str]) -> bool:
-    """2019, 2020, 2021 or 400.5, 401.0, 401.5 as names: numbers in order, above rows that are not."""
+    """Whether numbers are names, such as 2019, 2020, 2021 or 400.5, 401.0, 401.5: they are in order, and the rows below are not."""
     if unnamed and cells and cells[0] == "":
         cells, rows = cells[1:], [row[1:] for row in rows]
     years = len(cells) == 2 and all(map(_YEAR.fullmatch, cells)) and abs(int(cells[0]) - int(cells[1])) == 1
@@ -139,7 +139,7 @@ def _counts(cells: Cells, rows: Sequence[Cells], unnamed: bool, notes: list[str]
 
 
 def _names_by_year(cells: Cells, rows: Sequence[Cells], unnamed: bool) -> bool:
-    """Whole numbers that grow."""
+    """Whether the names are whole numbers that grow, such as years."""
     if not _growing(cells) or any(_growing(row) for row in rows) or cells[0].startswith("-"):
         return False
     steps = {int(two) - int(one) for one, two in itertools.pairwise(cells)}
@@ -147,7 +147,7 @@ def _names_by_year(cells: Cells, rows: Sequence[Cells], unnamed: bool) -> bool:
 
 
 def _names_by_scale(cells: Cells, rows: Sequence[Cells]) -> bool:
-    """Years that fall, or a scale of wavelengths, times or depths: evenly spaced, or so many in order that it is no accident."""
+    """Whether the names are years that fall, or a scale of wavelengths, times or depths: evenly spaced, or very many in order."""
     values = _values(cells)
     below = [found for found in map(_values, rows) if found is not None]
     if values is None or not _monotone(values) or not below or any(map(_monotone, below)):
@@ -182,7 +182,7 @@ def _growing(cells: Sequence[str]) -> bool:
 
 
 def row_numbers(names: Cells, rows: Sequence[Cells], kinds: Kinds, keep: bool | None, notes: list[str], warnings: list[str]) -> list[int]:
-    """The columns at the beginning that only number or label the rows, as the index of a data frame does: those without a name."""
+    """The columns without a name, at the beginning, that only number or label the rows, like the index of a data frame."""
     found: list[int] = []
     for at in range(len(names) - 1):
         if not _UNNAMED.fullmatch(names[at]):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 MEGABYTE = 1 << 20
-_EACH = 64  # of more files, all but the first and last few are identified by name and size only
+_EACH = 64  # if there are more files, all but the first and last few are identified by name and size only
 _ENDS = 8
 _LISTED = 256
 
@@ -210,7 +210,7 @@ def different(old: Mapping[str, Any], new: Mapping[str, Any], position: int) -> 
     new : identity
         ``source.identity(since=old)``.
     position : int
-        Rows of the source that were processed.
+        Number of rows of the source that were processed.
     """
     schema, now = _mapping(old.get("schema")), _mapping(new.get("schema"))
     return (
@@ -255,7 +255,7 @@ def _other_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     for key in old.keys() | new.keys():
         if key not in ("total", "open_end", "names_digest") and old.get(key) != new.get(key):
             option, was, now = key.replace("_", " "), _listed(old.get(key)), _listed(new.get(key))
-            if was == now or {was, now} & {",", ";", ".", ""}:  # no word and the word "none"; signs that a sentence has too
+            if was == now or {was, now} & {",", ";", ".", ""}:  # None looks like the text "none", and these signs like punctuation
                 was, now = repr(old.get(key)), repr(new.get(key))
             return f"The source was read with {option}: {was}, and now with {option}: {now}."
     return None

@@ -1,4 +1,4 @@
-"""A folder of pictures of one size: a row each, in the natural order of their names."""
+"""A folder of pictures of one size: each picture is a row, in the natural order of their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from online_psp.io.sources._options import Options
 from online_psp.io.sources._source import Chunk, Deadline, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".tif", ".tiff", ".bmp", ".gif", ".webp")
-_FORMATS = ("PNG", "JPEG", "PPM", "TIFF", "BMP", "GIF", "WEBP")  # and no other, whatever the name says: some run programs
+_FORMATS = ("PNG", "JPEG", "PPM", "TIFF", "BMP", "GIF", "WEBP")  # and no others, whatever the name says: some formats run programs
 _GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
 
 
@@ -26,7 +26,7 @@ class _TooLargeError(ValueError):
 
 
 def open_images(paths: list[Path], options: Options, name: str, root: Path) -> Source:
-    """Grey pictures have a feature for each pixel, others three.
+    """Open pictures as rows: grey ones have one feature per pixel, others three.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def open_images(paths: list[Path], options: Options, name: str, root: Path) -> S
     if find_spec("PIL") is None:
         raise MissingExtraError(f"Reading {name}, a folder of pictures, needs Pillow: pip install 'online-psp[images]'.")
     first, start = None, ""
-    for path in paths:  # the first that can be read says how large they are; the others are bad rows
+    for path in paths:  # the first that can be read tells the size of all
         try:
             first = _pixels(path, 2 if options.grey else None, options.max_memory)
             break
@@ -87,7 +87,7 @@ def _pixels(path: Path, dimensions: int | None, limit: int) -> Array:
     from PIL import Image
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # there is a bound of our own
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have our own limit
         with Image.open(path, formats=_FORMATS) as picture:
             needed = picture.width * picture.height * 4 * 3
             if needed > limit:

@@ -23,7 +23,7 @@ def open_jsonl(feed: Feed, options: Options) -> Source:
     if feed.place is not None and options.text.encoding is None:
         head = next(feed.clear(), b"") or b""
         encoding, _ = encoding_of(head[:_HEAD], None, feed.name, False)
-        encoding = "utf-8" if encoding == "cp1252" else encoding  # what is not UTF-8 is a bad row
+        encoding = "utf-8" if encoding == "cp1252" else encoding  # lines that are not UTF-8 are bad rows
 
     def records() -> Iterator[Record | None]:
         if not kept or feed.place is not None:
@@ -51,7 +51,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _flat(found: dict[str, Any]) -> dict[str, Any] | str:
-    """An object with the values of those inside it, as ``position.x``; a str where two have the same name."""
+    """An object with the values of objects inside it, named like ``position.x``; or what is wrong, if two have the same name."""
     flat: dict[str, Any] = {}
     for key, value in found.items():
         inner = _flat(value) if isinstance(value, dict) else {"": value}

@@ -1,7 +1,7 @@
-"""Lines of text in batches of so many rows, with their numbers, from bytes that come in pieces of any size.
+"""Cuts bytes that arrive in pieces of any size into batches of a given number of rows of text, with the numbers of their lines.
 
-Lines keep the form of bytes, in UTF-8, so that a batch can be parsed at once. Blank lines and comments are not rows. A quoted cell may have
-line ends in it.
+Lines stay bytes, in UTF-8, so that a batch can be parsed at once. Blank lines and comments are not rows. A quoted cell may contain line
+ends.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from online_psp.io.sources._bytes import Pieces
 from online_psp.io.sources._source import SourceError, megabytes
 
 _LONGEST_QUOTED = 1 << 20
-_LONG = 1000  # bytes of a line from which on a search for its end is worth a call
-_LOOKED_AT = 1 << 16  # bytes that tell how long lines are
+_LONG = 1000  # bytes per line from which it is faster to search for each line end by itself
+_LOOKED_AT = 1 << 16  # bytes from which the length of lines is estimated
 
 
 class Batch(NamedTuple):
@@ -29,25 +29,25 @@ class Batch(NamedTuple):
 
     text: bytes
     """Whole lines, each with its line end."""
-    count: int  # type: ignore[assignment]  # of rows; tuples have a method of that name
+    count: int  # type: ignore[assignment]  # number of rows; tuples have a method of that name
     numbers: Array | range
-    """Which line of the file each of them is, from 1."""
+    """Line of the file in which each row begins, from 1."""
 
 
 class Cut(NamedTuple):
     """How text is cut into rows."""
 
     limit: int
-    """Bytes that a line may have at most."""
+    """Largest number of bytes that a line may have."""
     lead: int = 0
-    """Lines before the first row."""
+    """Number of lines before the first row."""
     comment: str | None = None
     """What comments begin with."""
     delimiter: str | None = None
 
 
 def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
-    """UTF-8 without a byte order mark, and with \\n for every kind of line end."""
+    """Convert text to UTF-8 without byte order marks, and with \\n for every kind of line end."""
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "utf-8-sig")
     decoder = None if plain else codecs.getincrementaldecoder(encoding)()
     held = b""
@@ -63,7 +63,7 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
         else:
             data = piece
         data, held = held + data, b""
-        if b"\xef" in data:  # byte order marks, also in the middle, where files were joined; one byte is found ten times as fast as three
+        if b"\xef" in data:  # byte order marks, also in the middle if files were joined; one byte is found ten times as fast as three
             data = data.replace(codecs.BOM_UTF8, b"")
         if data.endswith(b"\r"):  # the other half of the line end may come with the next piece
             data, held = data[:-1], b"\r"
@@ -76,7 +76,7 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
 
 
 def too_long(name: str, line: int, limit: int) -> SourceError:
-    """For a line that would fill the memory."""
+    """The error for a line that would fill the memory."""
     return SourceError(
         f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within --max-memory; is this the right file?"
     )
@@ -104,7 +104,7 @@ class Lines:
         self.open_end = False
 
     def batches(self, skip: int, size: int, due: Callable[[], bool] | None = None) -> Iterator[Batch | None]:
-        """Batches of `size` rows after the first `skip`; None while nothing arrives, where `due` is given."""
+        """Batches of `size` rows after the first `skip`; with `due`, also None while nothing arrives."""
         wanted = skip or size
         for segment in self._segments():
             if segment is not None and segment[0].count:
@@ -130,7 +130,7 @@ class Lines:
             yield self._take(self.have)
 
     def _forget(self, skip: int) -> None:
-        """Let go of rows that are only passed over, so that they do not fill the memory."""
+        """Drop rows that are skipped, so that they do not fill the memory."""
         self._forgotten = min(self.have, skip)
         if self._forgotten:
             self._take(self._forgotten)
@@ -155,7 +155,7 @@ class Lines:
         return Batch(b"".join(each.text for each in taken), rows, _joined([each.numbers for each in taken]))
 
     def _segments(self) -> Iterator[tuple[Batch, Array] | None]:
-        """Whole lines of each piece, and where its rows end; the rest waits for the next."""
+        """Whole lines of each piece, and where their rows end; the rest waits for the next piece."""
         rest = b""
         for piece in self.pieces:
             if piece is None:
@@ -168,7 +168,7 @@ class Lines:
                 raise too_long(self.name, self.line + whole.count(10) + 1, self.limit)
             if whole:
                 yield self._segment(whole)
-        if b"\n" in rest:  # a quotation mark that nothing closes: lines are lines
+        if b"\n" in rest:  # a quotation mark that nothing closes: every line is a row
             self.quotes = False
             cut = rest.rfind(b"\n") + 1
             yield self._segment(rest[:cut])
@@ -183,10 +183,10 @@ class Lines:
         cut = data.rfind(b"\n") + 1
         if not self.quotes or b'"' not in data or data.count(b'"', 0, cut) % 2 == 0:
             return cut
-        last = self._row_ends(data)  # which may find that quotation marks mean nothing here
+        last = self._row_ends(data)  # this may find that quotation marks mean nothing here
         whole = int(last[-1]) + 1 if len(last) else 0
         if len(data) - whole > _LONGEST_QUOTED:
-            self.quotes = False  # a quotation mark that nothing closes: lines are lines
+            self.quotes = False  # a quotation mark that nothing closes: every line is a row
             return cut
         return whole
 
@@ -212,9 +212,9 @@ class Lines:
         return Batch(text, len(kept), np.array(at, dtype=np.int64)), self._row_ends(text)
 
     def _row_ends(self, text: bytes, newlines: Array | None = None) -> Array:
-        """Where rows end: at line ends, but for those inside of quotation marks.
+        """Where rows end: at line ends, except those inside quotation marks.
 
-        A quotation mark in the middle of a cell, as in 5", is nothing but itself; where there is one, no cell is taken to have line ends.
+        A quotation mark in the middle of a cell, as in 5", is an ordinary character. If there is one, every line is taken to be a row.
         """
         ends = _newlines(text) if newlines is None else newlines
         if not self.quotes or b'"' not in text:
@@ -235,17 +235,17 @@ class Lines:
         return text[int(ends[passed - 1]) + 1 :] if passed else text
 
     def _may_have_other_lines(self, text: bytes, newlines: Array) -> bool:
-        """Whether some line may be blank or a comment: tells quickly that none is."""
+        """Whether some line may be blank or a comment; a quick check, as mostly none is."""
         if len(newlines) == 0:
             return False
-        before = np.frombuffer(text, np.uint8)[newlines - 1]  # of the first line, if it is empty, the last byte: also a line end
+        before = np.frombuffer(text, np.uint8)[newlines - 1]  # for an empty first line, this is the last byte, which is a line end too
         if ((before == 10) | (before == 32)).any():
             return True
         return self.comment is not None and self.comment in text and bool(re.search(rb"(?m)^ *" + re.escape(self.comment), text))
 
 
 def _newlines(text: bytes) -> Array:
-    """Where line ends are; long lines are gone through by the C library's search, which is many times faster."""
+    """Positions of line ends. If lines are long, the search of the C library is used, which is many times faster."""
     if text.count(b"\n", 0, _LOOKED_AT) * _LONG > min(len(text), _LOOKED_AT):
         return np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
     found: list[int] = []

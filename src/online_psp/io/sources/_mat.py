@@ -1,7 +1,7 @@
-"""One variable of a MATLAB file, one sample a row, as face data is published.
+"""Reads one variable of a MATLAB file, with one sample per row.
 
-Files of version 5 (``save -v6`` and ``-v7``) are read by `online_psp.io.mat5`, which damaged ones cannot crash. Those of MATLAB 4 are left
-to SciPy, whose reader for them has no compiled part.
+Files of version 5 (``save -v6`` and ``-v7``) are read by `online_psp.io.mat5`, which damaged files cannot crash. Files of MATLAB 4 are read
+by SciPy, whose reader for them has no compiled part.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from online_psp.io.sources._source import Source, SourceError, UnknownSourceErro
 from online_psp.io.sources._sparse import open_sparse
 
 _USUAL_NAMES = ("fea", "X", "data")
-_SPARSE_COPIES = 5  # of a sparse matrix, as it is stored, as columns and as rows, with wider row numbers
+_SPARSE_COPIES = 5  # of a sparse matrix in memory: as stored, by columns and by rows, with wider row numbers
 Shapes = dict[str, tuple[int, ...]]
 
 
 def open_mat(place: Place, options: Options) -> Source:
-    """The variable named after ``::``, the only matrix, or the one called fea, X or data."""
+    """Open the variable named after ``::``, the only matrix, or the one called fea, X or data."""
     data = _read(place, options)
     try:
         name, array = _old(data, place.name, options) if is_version_4(data) else _current(data, place.name, options)
@@ -48,7 +48,7 @@ def open_mat(place: Place, options: Options) -> Source:
 
 
 def _read(place: Place, options: Options) -> bytes:
-    """The whole file, within what is allowed."""
+    """The whole file, if it fits into the memory allowed."""
     with place.open() as file:
         data = file.read(options.max_memory + 1) if place.size is None else b""
         options.check(max(len(data), place.size or 0), "the file, which is read as a whole,", place.name)
@@ -60,7 +60,7 @@ def _current(data: bytes, path: str, options: Options) -> tuple[str, Any]:
     held = {variable.name: variable for variable in list_variables(data)}
     name = _choose({name: variable.shape for name, variable in held.items()}, options.member, path)
     variable = held[name]
-    if variable.shape:  # objects have none
+    if variable.shape:  # objects have no shape
         _check_shape(name, variable.shape, path)
     if variable.sparse:
         options.check(8 * sum(variable.shape) + _SPARSE_COPIES * len(data), "the matrix, which is read as a whole,", path)

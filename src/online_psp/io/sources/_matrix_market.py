@@ -1,8 +1,8 @@
-"""Matrix Market text, plain or compressed; its rows are the samples, but for the genes × cells that Cell Ranger writes.
+"""Matrix Market text, plain or compressed. Its rows are the samples, except in the files of Cell Ranger, which are genes × cells.
 
-The entries come in any order, so all of them are read before the first row is known: a few times their number in memory, and never a dense
-table. It is read here and not with `scipy.io.mmread`, which is faster for real numbers but ends the process with a segmentation fault where
-a number is cut off or has more than 21 digits (SciPy 1.12 to 1.17, scipy/scipy#19949).
+The entries come in any order, so all of them are read before the first row is known. This takes a few times their size in memory, but never
+a dense table. It is done here and not with `scipy.io.mmread`, which is faster for real numbers but ends the process with a segmentation
+fault if a number is cut off or has more than 21 digits (SciPy 1.12 to 1.17, scipy/scipy#19949).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from online_psp.io.sources._source import Source, SourceError, check_shape, slic
 from online_psp.io.sources._sparse import damaged, open_sparse, reading
 
 _LONG = re.compile(rb"[+-]?\d{19,}")
-_PIECE = 1 << 24  # bytes of text at a time
-_MOST_NAMES = 1 << 28  # bytes; names that are cut off do not fit the matrix
+_PIECE = 1 << 24  # bytes of text to read at a time
+_MOST_NAMES = 1 << 28  # bytes; if names are cut off here, they no longer fit the matrix, which is an error
 _KIND = "Matrix Market file"
 _LAYOUTS, _FIELDS = ("coordinate", "array"), ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -42,13 +42,13 @@ class Header(NamedTuple):
     field: str
     symmetry: str
     sizes: list[int]
-    """Rows, columns and, of coordinates, entries."""
+    """Numbers of rows, of columns and, for coordinates, of entries."""
     line: int
     """The number of the line with the sizes."""
 
 
 def open_matrix_market(place: Place, options: Options) -> Source:
-    """A file of coordinates gives sparse rows, one that is a dense array dense ones."""
+    """Open a file: coordinates give sparse rows, a dense array gives dense rows."""
     name = place.name
     beside = None if place.path is None else _beside(place.path)
     with reading(name, _KIND), clear_file(place.open(), name) as file:
@@ -83,12 +83,12 @@ class _Beside(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix, as Cell Ranger writes it."""
+        """Shape of the matrix, as Cell Ranger writes it."""
         return len(self.genes), len(self.cells)
 
 
 def _beside(path: Path) -> _Beside | None:
-    """For ``matrix.mtx.gz``, also as ``GSM123_matrix.mtx.gz``: what ``features.tsv.gz`` and ``barcodes.tsv.gz`` say."""
+    """Names in ``features.tsv.gz`` and ``barcodes.tsv.gz`` beside ``matrix.mtx.gz`` or ``GSM123_matrix.mtx.gz``; None if there are none."""
     prefix, found, _ = path.name.partition("matrix.mtx")
     if not found:
         return None
@@ -117,7 +117,7 @@ def _table(folder: Path, prefix: str, stems: tuple[str, ...], column: int) -> li
 
 
 def is_ten_x_folder(folder: Path) -> Path | None:
-    """The matrix in a folder as Cell Ranger writes it."""
+    """The matrix in a folder that Cell Ranger wrote; None for other folders."""
     for name in ("matrix.mtx.gz", "matrix.mtx"):
         if (folder / name).is_file() and _table(folder, "", ("barcodes",), 0) is not None:
             return folder / name
@@ -125,7 +125,7 @@ def is_ten_x_folder(folder: Path) -> Path | None:
 
 
 def _check_size(header: Header, options: Options, name: str) -> None:
-    """What the file says that it will take, before it is believed."""
+    """Check the memory that the sizes in the header ask for, before it is allocated."""
     if header.layout == "array":
         options.check(16 * header.sizes[0] * header.sizes[1], "the table, which is read as a whole,", name)
         return
@@ -161,7 +161,7 @@ def _pieces(file: Any, header: Header, width: int, name: str) -> Iterator[Array]
             _check_range(text, line, name)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # older NumPy stops at what is no number, and only warns
+                warnings.simplefilter("error")  # older NumPy only warns if it stops at something that is not a number
                 values = np.fromstring(text, dtype, sep=" ")
             table: Array = values.reshape(-1, width)
         except (ValueError, DeprecationWarning):
@@ -171,7 +171,7 @@ def _pieces(file: Any, header: Header, width: int, name: str) -> Iterator[Array]
 
 
 def _check_range(text: bytes, line: int, name: str) -> None:
-    """Whole numbers beyond 63 bits would end up as the largest that there is, without a word."""
+    """Refuse whole numbers beyond 64 bits, which NumPy would silently replace by the largest one."""
     found = _LONG.search(text)
     while found:
         if not -(1 << 63) <= int(found[0]) < 1 << 63:
@@ -194,7 +194,7 @@ def _first_problem(text: bytes, line: int, width: int, dtype: Any) -> str:
 
 
 def _coordinates(file: Any, header: Header, name: str) -> Any:
-    """All entries, as a matrix of coordinates."""
+    """Read all entries, as a matrix of coordinates."""
     *shape, entries = header.sizes
     index = np.dtype(np.int32 if max(shape) <= np.iinfo(np.int32).max else np.int64)
     parts: list[tuple[Array, Array, Array]] = []
@@ -224,7 +224,7 @@ def _coordinates(file: Any, header: Header, name: str) -> Any:
 
 
 def _dense(file: Any, header: Header, name: str) -> Array:
-    """All values, which come column after column."""
+    """Read all values, which come column after column."""
     values = np.concatenate([np.zeros((0, 1)), *_pieces(file, header, 1, name)])
     rows, columns = header.sizes
     if len(values) != rows * columns:

@@ -1,4 +1,4 @@
-"""Rows that are in Python already: arrays, data frames, sparse matrices, iterables."""
+"""Sources of rows that are already in Python: arrays, data frames, sparse matrices, iterables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from online_psp.io.sources._sparse import open_sparse
 
 
 def open_object(source: Any, options: Options) -> Source:
-    """Anything that is not a path."""
+    """Open anything that is not a path."""
     if isinstance(source, Source):
         return source
     name = f"the {type(source).__name__}"
@@ -53,7 +53,7 @@ def open_object(source: Any, options: Options) -> Source:
 
 
 def open_array(array: Any, options: Options, name: str, kind: str = "array") -> Source:
-    """Anything with a shape of two numbers that can be sliced."""
+    """Open anything that has two dimensions and can be sliced."""
     total, features = check_shape(tuple(array.shape), name)
     dtype = np.dtype(str(array.dtype).removeprefix("torch.")) if not isinstance(array.dtype, np.dtype) else array.dtype
     read = sliced(array, total)
@@ -63,7 +63,7 @@ def open_array(array: Any, options: Options, name: str, kind: str = "array") -> 
 
 
 def _open_frame(frame: Any, options: Options, name: str) -> Source:
-    """A pandas or polars data frame: its columns have names, and some may be text."""
+    """Open a pandas or polars data frame: its columns have names, and some may be text."""
     names = [str(column) for column in frame.columns]
     total, width = check_shape(tuple(frame.shape), name)
     columns = [frame.iloc[:, at] if hasattr(frame, "iloc") else frame[:, at] for at in range(width)]
@@ -142,7 +142,7 @@ def _frame_reader(columns: list[Any], choice: Choice, working: np.dtype[Any], na
 
 
 def _open_iterable(items: Iterator[Any], options: Options, name: str) -> Source:
-    """Rows, or blocks of rows, in any sizes; the position in it is the number of rows."""
+    """Open an iterable of rows, or of blocks of rows of any size; positions in it are counted in rows."""
     first, items = peek(items)
     if first is None:
         raise SourceError(f"{name} is empty, so that not even the number of features is known.")
@@ -167,7 +167,7 @@ def _open_iterable(items: Iterator[Any], options: Options, name: str) -> Source:
 
 
 def _gathered(items: Iterator[Any], features: int, sparse: bool, name: str, deadline: Deadline | None) -> Iterator[Any]:
-    """Items as tables; single rows are put together, so that not every one of them costs a call."""
+    """Items as tables; single rows are joined, so that they do not cost a call each."""
     seen = 0
     gathered: list[Any] = []
     for item in items:

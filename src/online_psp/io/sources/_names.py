@@ -1,4 +1,4 @@
-"""Names of genes and of cells in AnnData and 10x files."""
+"""Reads the names of genes and of cells in AnnData and 10x files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NAMES = 10_000_000
 
 
 def genes_of(group: Any, array: Any, member: str, features: int) -> list[str] | None:
-    """The names of the columns, where the file has them."""
+    """The names of the columns; None if the file has none."""
     try:
         if member == "X" or member.startswith("layers/"):
             return _fitting(_index_of(group, "var"), features)
@@ -27,7 +27,7 @@ def genes_of(group: Any, array: Any, member: str, features: int) -> list[str] | 
             for place in ("features/name", "features/id", "gene_names", "genes"):
                 if place in array and hasattr(array[place], "shape"):
                     return _fitting(_texts(array[place]), features)
-    except Exception:  # names are a help: a file without them can be read
+    except Exception:  # names are optional: a file can be read without them
         return None
     return None
 
@@ -66,12 +66,12 @@ def _text(value: Any) -> str:
 
 
 def _fitting(names: list[str] | None, features: int) -> list[str] | None:
-    """Names that are as many as the columns, each of them once."""
+    """Unique names, if there are as many as columns; otherwise None."""
     return None if names is None or len(names) != features else numbered(names)
 
 
 def numbered(names: list[str]) -> list[str]:
-    """Names of genes, those that come twice numbered as scanpy does: A, A-1."""
+    """Unique names of genes: repeated ones are numbered as scanpy does, A, A-1."""
     if len(set(names)) == len(names):
         return names
     taken, found = set(names), []
@@ -89,7 +89,7 @@ def numbered(names: list[str]) -> list[str]:
 
 
 def labels_of(group: Any, array: Any, member: str, rows: int) -> dict[str, Any]:
-    """What may be asked for as ids besides columns: the names of the cells, and what else is known of each of them."""
+    """Labels of rows that the user may ask for as ids, besides columns: the names of the cells, and the columns of obs."""
     found: dict[str, Any] = {}
     try:
         if not hasattr(array, "shape") and "barcodes" in array and array["barcodes"].shape == (rows,):
@@ -108,7 +108,7 @@ def labels_of(group: Any, array: Any, member: str, rows: int) -> dict[str, Any]:
 
 
 class _Categories:
-    """AnnData's categorical column, by slices."""
+    """A categorical column of AnnData, read by slices."""
 
     def __init__(self, group: Any) -> None:
         self.codes, self.names = group["codes"], [_text(value) for value in np.asarray(group["categories"][:]).tolist()]
@@ -118,7 +118,7 @@ class _Categories:
 
 
 def labelled(source: Source, labels: Mapping[str, Any], options: Options) -> Source:
-    """With the columns that the user means, where ids may be the names of rows."""
+    """A source with the columns that the user chose; ids may also be labels of rows."""
     ids = listed(options.wanted.ids) or []
     ours = [each for each in ids if each in labels]
     if not ours:

@@ -1,4 +1,4 @@
-"""Numbers as text: what is one, what it is, and which signs a file writes for decimals and thousands."""
+"""Numbers as text: recognises and converts them, and finds the signs that a file uses for decimals and thousands."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _EITHER = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII) for
 _SHORT = re.compile(r"[+-]?\d{1,3}", re.ASCII)
 _UNIT = r"[%‰°$€£¥][CF]?|[A-Za-zµμΩ]{1,4}([/²³][A-Za-z²³]{0,3})?"
 _WITH_UNIT = re.compile(rf"[+-]?(?P<before>[$€£¥])\s*[+-]?\d[\d.,' ]*|[+-]?[\d.,' ]*\d([eE][+-]?\d+)?\s*(?P<after>{_UNIT})", re.ASCII)
-_MOST_UNITS = 3  # in a column; what has more of them after its numbers is text
-_MOST_CELLS = 2000  # to look at
-_ACCIDENTS = 4  # cells with a space in the middle of a number that are one too many, and no way of writing thousands
+_MOST_UNITS = 3  # different units in a column; a column with more is text
+_MOST_CELLS = 2000  # cells to look at
+_ACCIDENTS = 4  # up to this many numbers with such a sign may be accidents, such as a stray space, and no way of writing thousands
 
 
 class Signs(NamedTuple):
@@ -43,7 +43,7 @@ USUAL = Signs()
 
 
 def grouping(signs: Signs) -> str:
-    """A pattern of the numbers that have thousands set apart, for engines that know no look-around."""
+    """A regular expression for numbers with separated thousands, without look-around, which some engines do not know."""
     sign, decimal = re.escape(signs.thousands or ""), re.escape(signs.decimal)
     lakhs = rf"({sign}[0-9]{{2,3}})*{sign}[0-9]{{3}}"  # 12,34,567 in India
     groups = lakhs if signs.thousands == "," else rf"({sign}[0-9]{{3}})+"
@@ -59,7 +59,7 @@ _GROUPED = {
 
 
 def is_number(cell: str, signs: Signs = USUAL) -> bool:
-    """Whether a cell has a number in it, or one of the words true and false."""
+    """Whether a cell is a number, or one of the words true and false."""
     cell = cell if cell.isascii() else _ascii_minus(cell)
     pattern = _COMMA_NUMBER if signs.decimal == "," else _NUMBER
     return bool(pattern.fullmatch(cell)) or cell.lower() in _WORDS or (signs in _GROUPED and bool(_GROUPED[signs].match(cell)))
@@ -76,14 +76,14 @@ def number(cell: str, signs: Signs = USUAL) -> float:
 
 
 def _ascii_minus(cell: str) -> str:
-    """A cell with - for the other signs that stand for it."""
+    """A cell with - in place of other minus signs."""
     for sign in MINUS:
         cell = cell.replace(sign, "-")
     return cell
 
 
 def may_be_number(cell: str) -> bool:
-    """Whether a cell has a number in it by any way of writing numbers."""
+    """Whether a cell is a number by any way of writing numbers."""
     return (
         is_number(cell)
         or bool(_COMMA_NUMBER.fullmatch(cell))
@@ -124,7 +124,7 @@ _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 
 
 def advice(cell: str) -> str | None:
-    """What to do about a number that is written in a way that is not read; None if the cell is other text."""
+    """What to do about a number that is written in a way that cannot be read; None if the cell is other text."""
     if _INVISIBLE.search(cell):
         return "take the invisible characters away" if may_be_number(_INVISIBLE.sub("", cell)) else None
     if not cell.isascii() and any(each.isdecimal() and not each.isascii() for each in cell):
@@ -135,16 +135,16 @@ def advice(cell: str) -> str | None:
 def signs_of(
     rows: Sequence[list[str]], delimiter: str, decimal: str | None, thousands: str | None, name: str, warnings: list[str]
 ) -> Signs:
-    """The signs by which most cells of the first rows are numbers.
+    """The signs for decimals and thousands with which most cells of the first rows are numbers.
 
     Parameters
     ----------
     delimiter : str
-        Between the cells; empty where there is one column.
+        Delimiter of the cells; empty if there is one column.
     decimal, thousands : str, optional
-        What the user said.
+        The user's options.
     warnings : list of str
-        Gets a sentence where numbers might be read in another way.
+        Gets a sentence if numbers might be read in another way.
     """
     if thousands is not None:
         return Signs(decimal or ("," if thousands == "." else "."), thousands)
@@ -160,7 +160,7 @@ def signs_of(
 
 
 def _short_and_long(rows: Sequence[list[str]]) -> bool:
-    """Whether a column has both 987 and 1.234, as numbers around a thousand would be written, and those with three decimals never are."""
+    """Whether a column has both 987 and 1.234: numbers around a thousand may look like this, numbers with three decimals never do."""
     for column in itertools.zip_longest(*rows, fillvalue=""):
         if any(map(_SHORT.fullmatch, column)) and any(map(_EITHER["."].fullmatch, column)):
             return True
@@ -168,7 +168,7 @@ def _short_and_long(rows: Sequence[list[str]]) -> bool:
 
 
 def _most_read(cells: Sequence[str], plain: list[Signs]) -> Signs:
-    """Of all signs, those by which most cells are numbers; the plain ones, unless others read more."""
+    """The signs with which most cells are numbers; plain ones, unless others read more cells."""
     having = [cell for cell in cells if any(map(str.isdigit, cell))]
     odd = [cell for cell in having if not is_number(cell, plain[0]) and may_be_number(cell)]
     if not odd:
@@ -185,7 +185,7 @@ def _most_read(cells: Sequence[str], plain: list[Signs]) -> Signs:
 
 
 def _either(cells: Sequence[str], sign: str, delimiter: str) -> bool:
-    """Whether every number with this sign in it could have it for thousands; semicolons go with decimal commas, and commas with points."""
+    """Whether every number with this sign could have it for thousands. Semicolons go with decimal commas, other delimiters with points."""
     if delimiter == ";" if sign == "," else delimiter != ";":
         return False
     having = [cell for cell in cells if sign in cell and may_be_number(cell)]

@@ -36,7 +36,7 @@ STEP_BYTES = 1 << 22
 
 
 def open_npy(place: Place, options: Options) -> Source:
-    """Rows (N, D), or pictures (N, height, width), in C or Fortran order; a local file is memory-mapped."""
+    """Open rows (N, D), or pictures (N, height, width), in C or Fortran order; a local file is memory-mapped."""
     if place.path is not None:
         with place.path.open("rb") as file:
             plain = file.read(6) == b"\x93NUMPY"
@@ -46,7 +46,7 @@ def open_npy(place: Place, options: Options) -> Source:
 
 
 def _refuse(kind: np.dtype[Any], name: str) -> None:
-    """Objects and records are no table of numbers."""
+    """Refuse Python objects and records, which are not a table of numbers."""
     if kind.hasobject:
         raise SourceError(f"{name} holds Python objects, not numbers; save it again with numpy.save, as numbers.")
     if kind.names is not None:
@@ -76,9 +76,9 @@ def _mapped(path: Path, name: str, options: Options) -> Source:
 
 
 def _by_columns(path: Path, array: Any, options: Options) -> Reader:
-    """Rows of a Fortran-ordered file are spread over all of it: a stretch of every column is read, and turned.
+    """A reader for a file in Fortran order, whose rows are spread over all of it: a stretch of every column is read, and transposed.
 
-    Not through the mapping, which would bring in many times what is asked for.
+    It does not read through the memory map, which would load many times as much as is needed.
     """
     total, features = array.shape
     kind, first = array.dtype, array.offset
@@ -102,7 +102,7 @@ def _by_columns(path: Path, array: Any, options: Options) -> Reader:
 
 
 def as_table(array: Any, name: str) -> tuple[Any, tuple[int, ...] | None]:
-    """An array as rows, and the shape of a picture where the rows are pictures."""
+    """An array as rows, and the shape of a picture if the rows are pictures."""
     shape = tuple(int(size) for size in array.shape)
     if len(shape) == 3 and 0 not in shape[1:]:
         return array.reshape(shape[0], -1), shape[1:]
@@ -112,7 +112,7 @@ def as_table(array: Any, name: str) -> tuple[Any, tuple[int, ...] | None]:
 
 
 def table_source(table: Any, shape: tuple[int, ...] | None, read: Reader, name: str, kind: str, options: Options) -> Source:
-    """A source of rows that lie in an array."""
+    """A source of the rows of an array."""
     total, features = (int(size) for size in table.shape)
     return Source(
         name,
@@ -138,7 +138,7 @@ def rows_of(read: Reader) -> Callable[[int, int], Any]:
 
 
 def mapped(array: Array, options: Options) -> Reader:
-    """A reader that lets go of the pages it has read, so that memory does not grow with the file."""
+    """A reader that releases the pages it has read, so that memory does not grow with the file."""
     total, features = array.shape
     pages: mmap.mmap | None = getattr(array, "_mmap", None) or getattr(array.base, "_mmap", None)
     slab = max(1, min(STEP_BYTES, options.max_memory // 4) // max(1, features * array.itemsize))
@@ -158,7 +158,7 @@ def mapped(array: Array, options: Options) -> Reader:
 
 
 def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, name: str | None = None) -> Source:
-    """An array that is read forward: compressed, in an archive, or elsewhere."""
+    """Open an array that can only be read forward: compressed, in an archive, or on another machine."""
     name = name or place.name
     with opened() as file:
         shape, fortran, kind = npy_header(file, name)
@@ -190,7 +190,7 @@ def _streamed(opened: Callable[[], BinaryIO], place: Place, options: Options, na
 
 
 def exactly(file: BinaryIO, size: int, where: str) -> bytes:
-    """As many bytes as asked for, unless the data ends: pipes and archives give fewer at a time."""
+    """Read this many bytes, or fewer if the data ends; pipes and archives may give fewer at a time."""
     data = bytearray()
     try:
         while len(data) < size:
@@ -204,7 +204,7 @@ def exactly(file: BinaryIO, size: int, where: str) -> bytes:
 
 
 def pass_over(file: BinaryIO, size: int) -> None:
-    """Move forward, by reading where that is the only way."""
+    """Skip bytes, by reading them if the file cannot seek."""
     if size and file.seekable():
         file.seek(size, 1)
         return
@@ -213,7 +213,7 @@ def pass_over(file: BinaryIO, size: int) -> None:
 
 
 def open_npz(place: Place, options: Options) -> Source:
-    """One array of an archive, decompressed as it is read."""
+    """Open one array of an archive, decompressed as it is read."""
     names = npz_names(place)
     with place.open() as file, zipfile.ZipFile(file) as archive:
         chosen = _choose(place.name, names, options.member, lambda entry: _dimensions(archive, entry, place.name))
@@ -242,7 +242,7 @@ _USUAL_NAMES = ("X", "fea", "data")
 
 
 def _choose(path: str, names: list[str], member: str | None, dimensions: Any) -> str:
-    """The array that was asked for, the only table that there is, or the one with a usual name."""
+    """The array that was asked for, the only table, or the one with a usual name."""
     if member is not None:
         if member not in names:
             raise UnknownSourceError(f"{path} has no array {member!r}; it has {', '.join(names) or 'none'}.")
@@ -261,7 +261,7 @@ def _choose(path: str, names: list[str], member: str | None, dimensions: Any) ->
 
 
 def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type of an array in ``.npy`` form; the file is then at its data."""
+    """Read the header of an ``.npy`` file: shape, whether in Fortran order, and dtype. The file is then at its data."""
     try:
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -276,7 +276,7 @@ def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dt
 
 
 def _unpacked(opened: Callable[[], BinaryIO], shape: tuple[int, ...], kind: np.dtype[Any], name: str, options: Options) -> Source:
-    """Columns first: rows can only be had from a file that can be searched, so it is unpacked to disk, unnamed."""
+    """Open an array in Fortran order: it is unpacked to a file without a name, because reading its rows takes a file that can seek."""
     options.check(int(np.prod(shape, dtype=object)) * kind.itemsize, "the array, which lies by columns and must be unpacked,", name)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "columns.npy"

@@ -103,7 +103,7 @@ def open_source(
     grey : bool
         Whether to turn colour pictures into grey ones.
     max_memory : int, optional
-        Most bytes that one block may take; a quarter of the machine's memory by default.
+        Largest number of bytes that one block may take; a quarter of the machine's memory by default.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def open_source(
     except OSError as error:
         raise SourceError(f"{error.filename or _shown(source)} cannot be read: {error.strerror or reason(error)}.") from None
     except Exception as error:
-        if isinstance(source, str | os.PathLike | list | tuple):  # what a library makes of a damaged file
+        if isinstance(source, str | os.PathLike | list | tuple):  # a library has failed on a damaged file
             raise SourceError(f"{_shown(source)} cannot be read ({type(error).__name__}: {reason(error)}).") from error
         raise
 
@@ -193,7 +193,7 @@ def _open_name(name: str, options: Options) -> Source:
 
 
 def _open_list(names: list[str], options: Options) -> Source:
-    """Files that were listed, in the order given; patterns and folders among them in their own."""
+    """Open files that were listed, in the order given; those of a pattern or a folder are in natural order."""
     if "-" in names:
         raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
     found = _open_files(names, options, f"{names[0]} … {names[-1]}")
@@ -204,7 +204,7 @@ def _open_list(names: list[str], options: Options) -> Source:
 
 
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
-    """Several files as one table. A column to leave out must be in one of them at least."""
+    """Open several files as one table. A column to leave out must be in at least one of them."""
     wanted = options.wanted
     if wanted.exclude is None or wanted.absent is not None:
         return open_several([partial(_with_columns, file, options) for file in files], name)
@@ -218,14 +218,14 @@ def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
 
 
 def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
-    """One of several files; its columns in the order of the first where that is given."""
+    """Open one of several files, with its columns in the order of `names`, if given."""
     if names is not None:
         options = replace(options, wanted=options.wanted._replace(columns=names, exclude=None))
     return _open_place(source, options) if isinstance(source, Place) else _open(source, options)
 
 
 def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
-    """Standard input, or a named pipe, as ``<(zcat x.csv.gz)`` makes one."""
+    """Open standard input, or a named pipe such as ``<(zcat x.csv.gz)``."""
     if options.features is not None:
         return picked(open_raw_stream(stream, name, options), options.wanted)
     feed = Feed(name, stream=stream)
@@ -240,7 +240,7 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
 
 
 def _peeked(feed: Feed) -> list[bytes]:
-    """The first piece of a stream, which will come again."""
+    """The first piece of a stream; it is put back, to be read again."""
     for piece in feed.clear():
         if piece:
             feed.seen.insert(0, piece)

@@ -1,4 +1,4 @@
-"""Places of bytes: local files, URLs, members of zip archives; and the files that a name stands for."""
+"""Places that hold data: local files, URLs, members of zip archives; and the files that a name stands for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Place:
         return PurePosixPath(self.name.replace(os.sep, "/")).name
 
     def print(self) -> Print:
-        """Its identity."""
+        """The print of its bytes, for the identity of a source."""
         return FilePrint(self.path, self.short) if self.path is not None else _OpenedPrint(self)
 
 
@@ -65,18 +65,18 @@ class _OpenedPrint:
             with self.place.open() as file:
                 file.seek(start)
                 data = file.read(stop - start)
-        except Exception:  # remote file systems raise many errors: what cannot be read is not known
+        except Exception:  # remote file systems raise many errors; the digest is then not known
             return None
         return hashlib.sha256(data).hexdigest() if len(data) == stop - start else None
 
 
 def is_url(text: str) -> bool:
-    """Whether this names something by its scheme, such as ``s3://bucket/x.npy``."""
+    """Whether this is a URL, such as ``s3://bucket/x.npy``."""
     return bool(_URL.match(text))
 
 
 def split_member(text: str) -> tuple[str, str | None]:
-    """``file::member``; a local file whose own name has ``::`` in it is taken as a whole."""
+    """Split ``file::member``; a local file whose own name contains ``::`` is not split."""
     if not is_url(text) and os.path.exists(text):
         return text, None
     file, _, member = text.partition("::")
@@ -94,12 +94,12 @@ def similar(path: Path) -> str:
 
 
 def local(path: Path, name: str | None = None) -> Place:
-    """A file of this machine."""
+    """A file on this machine."""
     return Place(name or str(path), lambda: path.open("rb"), path.stat().st_size, path)
 
 
 def remote(url: str) -> list[Place]:
-    """What a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
+    """The files that a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
     scheme = url.partition("://")[0].lower()
     if scheme == "file":
         path = Path(url.partition("://")[2])
@@ -126,7 +126,7 @@ def remote(url: str) -> list[Place]:
         why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
         missing = why == url or isinstance(error, FileNotFoundError)
         raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else why}.") from None
-    except Exception as error:  # every file system has its own
+    except Exception as error:  # every file system has its own errors
         raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
     if not places:
         raise UnknownSourceError(f"{url} matches no file.")
@@ -155,7 +155,7 @@ def natural(names: Any) -> list[Any]:
 
 
 def natural_key(name: Any) -> list[tuple[int, str]]:
-    """For sorting by `natural`."""
+    """The key by which `natural` sorts."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(name).replace(os.sep, "/"))]
 
 
@@ -192,7 +192,7 @@ def in_zip(place: Place, member: str) -> Place:
     def opened() -> BinaryIO:
         try:
             return archived(place.open(), member)
-        except (NotImplementedError, RuntimeError) as error:  # another compression, a password
+        except (NotImplementedError, RuntimeError) as error:  # an unknown compression, or a password
             raise SourceError(f"{place.name}::{member} cannot be read ({reason(error)}).") from None
 
     with place.open() as file, zipfile.ZipFile(file) as archive:

@@ -1,4 +1,4 @@
-"""Numbers without names: raw binary, as a file or from a pipe, and IDX files, as MNIST is published."""
+"""Raw binary numbers, in a file or from a pipe, and IDX files, the format of MNIST."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 
 
 def open_raw(place: Place, options: Options) -> Source:
-    """Rows of numbers, one after the other and nothing else."""
+    """Open a file that holds rows of numbers, one after the other, and nothing else."""
     if options.features is None:
         raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--features, --dtype).")
     if place.path is None:
@@ -47,7 +47,7 @@ def _raw_kind(dtype: Any, name: str) -> np.dtype[Any]:
 
 
 def open_raw_stream(file: BinaryIO, name: str, options: Options) -> Source:
-    """The same from a pipe."""
+    """Open a pipe that gives rows of numbers, and nothing else."""
     features, kind = options.features or 1, _raw_kind(options.dtype, name)
     known, row = HeadPrint(name), features * kind.itemsize
     options.check(row, "one row", name)
@@ -93,7 +93,7 @@ def looks_like_idx(head: bytes) -> bool:
 
 
 def open_idx(place: Place, options: Options) -> Source:
-    """A magic number, the sizes, the numbers; gzip is undone where it is found."""
+    """Open an IDX file: a magic number, the sizes, and the numbers; it may be compressed."""
 
     def opened() -> BinaryIO:
         return clear_file(place.open(), place.name)

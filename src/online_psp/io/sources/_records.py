@@ -1,4 +1,4 @@
-"""Rows whose cells already have types, as those of JSON lines and Excel sheets: what both share."""
+"""Rows whose cells already have types: what JSON lines and Excel sheets share."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Shape(NamedTuple):
     """How numbers in cells of text are written."""
 
     def column(self, at: int) -> str:
-        """As messages name it."""
+        """A column as messages name it."""
         return f"column {at}" + (f" ({self.names[at]!r})" if self.names else "")
 
 
 def open_records(records: Records, name: str, unit: str, options: Options, kind: str, feed: Feed) -> Source:
-    """The rows of a file whose cells have types; `unit` is what messages call a row of the file."""
+    """Open a file whose cells have types; `unit` is what messages call a row of the file."""
     once = feed.place is None
     first: list[Record] = []
     stream = records()
@@ -128,7 +128,7 @@ def open_records(records: Records, name: str, unit: str, options: Options, kind:
 
 
 def _is_table(cells: Any, name: str) -> bool:
-    """Whether an object that is all of a file is no row: it has lists of lists or of objects, or its values are columns of equal length."""
+    """Whether the only object of a file is not a row: it has lists of lists or of objects, or its values are columns of equal length."""
     if not isinstance(cells, dict):
         return False
     lists = [value for value in cells.values() if isinstance(value, list)]
@@ -169,7 +169,7 @@ def _shape(first: list[Record], options: Options, name: str, notes: list[str], w
 
 
 def _doubts(rows: list[Any], shape: Shape) -> list[str]:
-    """Warnings of columns that are rather row numbers, times or labels than features, and of those that are mostly empty."""
+    """Warnings about columns that look like row numbers, times or labels, not features, and about columns that are mostly empty."""
     found, empty = [], []
     for at in shape.choice.features:
         column = [row[at] for row in rows]
@@ -185,7 +185,7 @@ def _doubts(rows: list[Any], shape: Shape) -> list[str]:
 
 
 def _keys(good: list[Any]) -> list[str]:
-    """The keys of the first objects, in the order of the first that has most of them; an object may lack some."""
+    """The keys of the first objects, in the order of the longest one; an object may lack some."""
     objects = [cells for cells in good if isinstance(cells, dict)]
     return list(dict.fromkeys(key for cells in [max(objects, key=len), *objects] for key in cells))
 
@@ -240,7 +240,7 @@ def _value(value: Any, shape: Shape) -> float | str:
 def _float(value: float) -> float:
     try:
         return float(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for any float
         return np.inf
 
 
@@ -285,7 +285,7 @@ def _plain(records: list[Record], shape: Shape) -> Array | None:
     for record in records:
         cells = record.cells
         if names is not None and isinstance(cells, dict) and len(cells) == len(names):
-            cells = list(map(cells.get, names))  # a name that is not there gives None, which is not plain
+            cells = list(map(cells.get, names))  # a name that is missing gives None, which is not a plain number
         if not isinstance(cells, list) or len(cells) != len(shape.widths) or not set(map(type, cells)) <= _PLAIN:
             return None
         rows.append(cells)

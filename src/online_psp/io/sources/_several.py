@@ -1,4 +1,4 @@
-"""Several files as one source, one after the other."""
+"""Reads several files, one after the other, as one source."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from online_psp.io.sources._chunks import recut_chunks
 from online_psp.io.sources._identity import FilePrint
 from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
 
-_COMPARED = 1 << 16  # bytes at the beginning and at the end of files that may be copies of each other
+_COMPARED = 1 << 16  # bytes to compare at either end of files that may be copies of each other
 Open = Callable[[list[str] | None], Source]
 """Opens a file, with its columns in the given order, if one is given."""
 
 
 def open_several(openers: Sequence[Open], name: str) -> Source:
-    """The rows of all files; their column names must be the same, in any order."""
+    """Open all files as one table; their column names must be the same, in any order."""
     sources: list[Source] = []
     empty: list[EmptySourceError] = []
     for opener in openers:
@@ -61,7 +61,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
 
 
 def _twins(sources: list[Source]) -> list[str]:
-    """A warning where two files look like copies, as of a download: they have the same size, and begin and end with the same bytes."""
+    """A warning if two files look like copies, as after two downloads: they have the same size, and begin and end with the same bytes."""
     seen: dict[tuple[int, str], Source] = {}
     sizes = Counter(_size(source) for source in sources)
     for source in sources:
@@ -82,7 +82,7 @@ def _size(source: Source) -> int | None:
 
 
 def _like(opener: Open, first: Source) -> Source:
-    """The next file, with its columns in the order of the first."""
+    """Open the next file, with its columns in the order of the first."""
     found = opener(None)
     names, others = first.feature_names, found.feature_names
     if names is None and others is not None:
@@ -104,7 +104,7 @@ def _like(opener: Open, first: Source) -> Source:
 def _chunks(
     sources: list[Source], counts: list[int | None], start: int, size: int, deadline: Deadline | None, place: dict[str, Any]
 ) -> Iterator[Chunk]:
-    """Chunks of each file in turn, without the first `start` rows; files that are passed over are counted, not parsed."""
+    """Chunks of each file in turn, without the first `start` rows; the rows of skipped files are counted, not parsed."""
     at = 0
     starts: list[int] = []
     place["starts"] = starts

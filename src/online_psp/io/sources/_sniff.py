@@ -39,12 +39,12 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BO
 _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
 COMMENTS = ("#", "%")
-_PREFIX, _CELLS = 20_000, 1000  # of a line, for finding out what its delimiter is
-_Line = tuple[range, list[str]]  # which lines of the file it is, and its cells
+_PREFIX, _CELLS = 20_000, 1000  # characters, and cells, of a line to look at to find its delimiter
+_Line = tuple[range, list[str]]  # the lines of the file that it spans, and its cells
 
 
 class TextOptions(NamedTuple):
-    """The user's options about text; None means: detect it."""
+    """The user's options about text; those that are None are detected."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -66,26 +66,26 @@ class Dialect:
     comment: str | None = None
     encoding: str = "utf-8"
     lead: int = 0
-    """Lines before the first row, the one with the names included."""
+    """Number of lines before the first row, including the one with the names."""
     width: int = 1
-    """Cells in a line."""
+    """Number of cells in a line."""
     names: list[str] | None = None
-    """Of all the cells of a line."""
+    """Names of all columns."""
     header: bool = False
     left_out: tuple[int, ...] = ()
     """Columns that are not data: row numbers, labels, an empty last one."""
     text: dict[int, str] = field(default_factory=dict)
-    """Columns that are not numbers in any of the first rows, and an example of each."""
+    """Columns that have no number in any of the first rows, with an example of each."""
     empty: tuple[int, ...] = ()
     """Columns that are empty in all of the first rows."""
     looked_at: int = 0
-    """Number of rows looked at."""
+    """Number of rows that these findings are based on."""
     suspects: dict[int, str] = field(default_factory=dict)
-    """Columns that are rather row numbers, times or labels than features, and what speaks for that."""
+    """Columns that look like row numbers, times or labels, not features, with the reason."""
     units: tuple[int, ...] = ()
     """Columns of text that are numbers with a unit."""
     odd: dict[int, str] = field(default_factory=dict)
-    """Columns of text that are numbers written in a way that is not read, and what to do about it."""
+    """Columns of text that are numbers written in a way that cannot be read, with what to do about it."""
     na: frozenset[str] = NA
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ def split(line: str, delimiter: str) -> list[str]:
 
 
 def logical_lines(text: str) -> list[str]:
-    """Lines, with those that a quoted cell runs over as one; a quotation mark in the middle of a cell, as in 5", is nothing but itself."""
+    """Split text into lines; lines of a quoted cell count as one. A quotation mark inside a cell, as in 5", is an ordinary character."""
     lines = text.split("\n")
     opening = [found.start() for found in re.finditer('"', text)][::2]
     if not opening:
@@ -145,7 +145,7 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
 
 
 def _wide_encoding(head: bytes) -> str | None:
-    """UTF-16 without a byte order mark: nearly every second byte is zero, as it is for digits and Latin letters."""
+    """Recognise UTF-16 without a byte order mark: nearly every second byte is zero, as it is for digits and Latin letters."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     half = len(head) / 2
     if max(even, odd) < 0.8 * half or min(even, odd) > 0.01 * half:
@@ -214,7 +214,7 @@ def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: st
 
 
 def placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
-    """Lines after the first `skip`, and which lines of the file each of them is, from 0: several, where a quoted cell has line ends."""
+    """Lines after the first `skip`, with the lines of the file that each spans, from 0: several, if a quoted cell contains line ends."""
     starts = list(itertools.accumulate((1 + line.count("\n") for line in lines), initial=0))
     return [(range(at, stop), line) for at, stop, line in zip(starts, starts[1:], lines, strict=False) if at >= skip]
 
@@ -247,7 +247,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
 
 
 def _is_decimal_column(lines: list[str]) -> bool:
-    """Numbers such as 1,5 below one name, or among numbers without a comma: a column with decimal commas, and not two columns."""
+    """Whether lines such as 1,5 are one column with decimal commas, not two: they are below one name, or among numbers without a comma."""
     bare = [line.strip() for line in lines]
     named = not may_be_number(bare[0]) and "," not in bare[0]
     rows = bare[1:] if named else bare
@@ -256,7 +256,7 @@ def _is_decimal_column(lines: list[str]) -> bool:
 
 
 def _is_half(names: list[str], row: list[str]) -> bool:
-    """Whether there is a name for every two values, as where 1,5 is cut into 1 and 5."""
+    """Whether there is one name for every two values, as happens if 1,5 is cut into 1 and 5."""
     words = len(names) > 1 and not any(map(may_be_number, names)) and all(names)
     return words and len(row) == 2 * len(names) and all(re.fullmatch(r"[+-]?\d+", cell) for cell in row[::2])
 
@@ -275,12 +275,12 @@ def _after_lead(table: list[_Line]) -> tuple[list[_Line], list[_Line]]:
 
 
 def _without_empty_end(cells: list[str], count: int) -> list[str]:
-    """Names that end in a delimiter, where rows do not."""
+    """Names without the empty last cell that they have if they end in a delimiter and rows do not."""
     return cells[:-1] if len(cells) == count + 1 and cells[-1] == "" else cells
 
 
 def _names_in_comment(line: str, comment: str | None, delimiter: str, width: int) -> list[str] | None:
-    """``# a,b,c`` just before the rows, as `numpy.savetxt` and many instruments write names."""
+    """Names in a comment just before the rows, ``# a,b,c``, as `numpy.savetxt` and many instruments write them."""
     if comment is None or not line.lstrip().startswith(comment):
         return None
     cells = split(line.lstrip()[len(comment) :].strip(), delimiter)
@@ -288,7 +288,7 @@ def _names_in_comment(line: str, comment: str | None, delimiter: str, width: int
 
 
 def _described(table: list[_Line], options: TextOptions, known: Dialect, above: list[str] | None) -> Dialect:
-    """Names, row numbers and columns of text."""
+    """Add names, row numbers and columns of text to what is known of a dialect."""
     notes, warnings = known.notes, known.warnings
     kinds = Kinds(lambda cell: is_number(cell, known.signs), known.na)
     top = find_top([cells for _, cells in table], kinds, options.header, options.skip_rows is not None, notes)
@@ -330,18 +330,18 @@ def _described(table: list[_Line], options: TextOptions, known: Dialect, above: 
 
 
 def _advice(cells: list[str]) -> str | None:
-    """What to do about numbers that are written in a way that is not read; None unless all cells are, or have a unit."""
+    """What to do about numbers that are written in a way that cannot be read; None unless all cells are such numbers, or have a unit."""
     found = [advice(cell) for cell in cells]
     numbers = all(do or unit_of(cell) for do, cell in zip(found, cells, strict=True))
     return next(filter(None, found), None) if numbers else None
 
 
 def _suspects(names: list[str] | None, data: list[list[str]], usable: list[int], kinds: Kinds, signs: Signs) -> dict[int, str]:
-    """Columns that are rather row numbers, times or labels than features."""
+    """Columns that look like row numbers, times or labels, not features, with the reason."""
     found: dict[int, str] = {}
     for at in usable:
         name = names[at] if names and at < len(names) else None
-        for few in (data[:3], data):  # most columns are told by three rows
+        for few in (data[:3], data):  # for most columns, three rows are enough
             if not all(kinds.is_number(row[at]) for row in few):
                 break
             values = np.array([number(row[at], signs) for row in few])
@@ -355,7 +355,7 @@ def _suspects(names: list[str] | None, data: list[list[str]], usable: list[int],
 
 
 def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int) -> int:
-    """How many columns at the end have neither a name nor a value; of tables without names, one at most."""
+    """Number of columns at the end that have neither a name nor a value; at most one in a table without names."""
     count = 0
     while data and count < width - 1 and all(row[-1 - count] == "" for row in data) and (names is None or names[-1 - count] == ""):
         count += 1
@@ -374,7 +374,7 @@ def _dialect_note(known: Dialect) -> str:
 
 
 def _fitted(names: list[str] | None, rows: list[list[str]], header: bool) -> tuple[list[str] | None, int]:
-    """Names as many as there are cells in a row, and that number."""
+    """As many names as there are cells in a row, and this number."""
     width = modal_width(rows) if rows else len(names or [])
     if names is None or not header or len(names) == width:
         return names, width

@@ -1,4 +1,4 @@
-"""What a source is, and what all of them share: cutting, converting and screening rows, dense or sparse."""
+"""Defines what a source is, and what all sources share: cutting, converting and screening rows, dense or sparse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.sparse import issparse, vstack
 from online_psp.engine.types import Array, Floats
 from online_psp.io.sources._identity import Print, identify
 
-BLOCK_ENTRIES = 1 << 18  # of sparse rows: with their places, about four megabytes
+BLOCK_ENTRIES = 1 << 18  # entries of sparse rows in a block: about four megabytes, with their column numbers
 MOST_ROWS, FEWEST_ROWS = 8192, 32
 
 
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 Deadline = Callable[[], bool]
-"""Returns whether the caller wants what has arrived, now."""
+"""Returns whether the caller wants, now, the rows that have arrived."""
 
 
 class Chunk(NamedTuple):
@@ -84,7 +84,7 @@ def default_max_memory() -> int:
 
 Reader = Callable[[int, int, Deadline | None], Iterator[Chunk]]
 """``read(start, size, deadline)``: chunks of exactly `size` rows from row `start` on; the last may be shorter, and so may those of a slow
-source that end because ``deadline()`` says so. With a deadline, a slow source gives chunks of no rows while nothing arrives."""
+source that end because ``deadline()`` says so. With a deadline, a slow source gives empty chunks while nothing arrives."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Source:
     places: Callable[[int], str] | None = field(default=None, repr=False)
     """Describes where row i (from 0) is: a line, a file."""
     block: int | None = None
-    """Rows per block for sparse rows, for which the number of features does not tell."""
+    """Rows per block for sparse rows, whose size does not follow from the number of features."""
     notes: list[str] = field(default_factory=list)
     """Sentences about how the data was read: header, delimiter, row numbers that were left out, …"""
     warnings: list[str] = field(default_factory=list)
@@ -119,11 +119,11 @@ class Source:
     """Numbers that stand for missing values."""
     kind: str = "rows"
     prints: tuple[Print, ...] = field(default=(), repr=False)
-    """The identity of the source; see `identity`."""
+    """Prints of its files or arrays; see `identity`."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How it was read: columns, header, delimiter, …"""
     max_memory: int = field(default_factory=default_max_memory, repr=False)
-    """Most bytes that one block may take."""
+    """Largest number of bytes that one block may take."""
     column_numbers: list[int] | None = field(default=None, repr=False)
     """Column of the file, from 0, for each feature; None if they are the same."""
     marks: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -175,9 +175,9 @@ class Source:
             at += chunk.length
 
     def gather(self) -> Any:
-        """All rows at once, (N, D), as the type that the source has; a bad row is a SourceError.
+        """All rows at once, (N, D), in the type of the source; raises a SourceError if there is a bad row.
 
-        For data that fits into memory: twice what a block may take, at most.
+        For data that fits into memory: it may take at most twice as much as a block.
         """
         if self.total is not None:
             needed = self.total * self.features * self.dtype.itemsize
@@ -284,7 +284,7 @@ def with_holes(rows: Any, numbers: tuple[float, ...]) -> Any:
 
 
 def _row_squares(rows: Any, without_nan: bool = False) -> Floats:
-    """``‖x‖²`` of every row, as its own precision has it."""
+    """``‖x‖²`` of every row, in the precision of the rows."""
     if not issparse(rows):
         rows = np.where(np.isnan(rows), 0, rows) if without_nan else rows
         return np.asarray(np.einsum("ij,ij->i", rows, rows))
@@ -339,14 +339,14 @@ def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Rows and features of an array."""
+    """Numbers of rows and of features of an array; raises a SourceError if it is not a table."""
     if len(shape) != 2 or shape[1] < 1:
         raise SourceError(f"{name} must be a table of rows and features; its shape is {tuple(shape)}.")
     return int(shape[0]), int(shape[1])
 
 
 def recut(arrays: Iterable[Any], size: int, skip: int = 0, deadline: Deadline | None = None) -> Iterator[Chunk]:
-    """Arrays of any number of rows, dense or CSR, as chunks of `size`, without the first `skip` rows; shorter ones at a deadline."""
+    """Cut arrays of any number of rows, dense or CSR, into chunks of `size` rows, after the first `skip`; shorter ones at a deadline."""
     waiting: list[Any] = []
     have = 0
     for array in arrays:
@@ -377,7 +377,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def sliced(array: Any, total: int) -> Reader:
-    """A reader for whatever gives rows by slicing."""
+    """A reader for anything that gives rows by slicing."""
 
     def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
         for at in range(start, total, size):

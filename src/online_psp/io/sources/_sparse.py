@@ -1,7 +1,7 @@
 """Sparse rows: SciPy's ``.npz``, 10x and AnnData HDF5, and matrices in memory. None of them is ever made dense.
 
-What lies row after row (CSR; for 10x files, cell after cell) is read by pieces of its three arrays, in a few blocks' memory. What does not
-(CSC, coordinates) is read as a whole and turned into CSR, which takes its non-zero entries twice.
+A matrix that is stored row after row (CSR; in 10x files, cell after cell) is read in pieces of its three arrays, in the memory of a few
+blocks. Any other (CSC, coordinates) is read as a whole and converted to CSR, which takes the memory of its non-zero entries twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PARTS = ("data", "indices", "indptr")
 
 
 class Parts(NamedTuple):
-    """The arrays of a CSR matrix, or what gives their values by slices."""
+    """The arrays of a CSR matrix, or objects that give their values by slices."""
 
     data: Any
     indices: Any
@@ -44,11 +44,11 @@ class Parts(NamedTuple):
 
 
 Opened = Callable[[], AbstractContextManager[Parts]]
-"""Gives the arrays, for one walk over them."""
+"""Opens the arrays for one pass over them."""
 
 
 def sparse_source(opened: Opened, shape: Any, options: Options, name: str) -> Source:
-    """Rows that lie one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
+    """A source of rows stored one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
     total, features = check_shape(whole_numbers(shape, name), name)
     with reading(name), opened() as parts:
         working = working_dtype(parts.data.dtype, options.dtype, name)
@@ -68,7 +68,7 @@ def sparse_source(opened: Opened, shape: Any, options: Options, name: str) -> So
 
 
 def open_sparse(matrix: Any, options: Options, name: str) -> Source:
-    """A matrix in memory, of any of SciPy's formats."""
+    """Open a matrix in memory, in any of SciPy's formats."""
     with reading(name):
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # before anything follows its indices
@@ -77,12 +77,12 @@ def open_sparse(matrix: Any, options: Options, name: str) -> Source:
 
 
 def is_sparse_npz(names: list[str]) -> bool:
-    """Whether an archive with these arrays is what `scipy.sparse.save_npz` writes, or was."""
+    """Whether `scipy.sparse.save_npz` has written an archive with these arrays, even if some are missing now."""
     return {"format", "data"} <= set(names) or {"indices", "indptr"} <= set(names)
 
 
 def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
-    """CSR is decompressed as it is read, and the other formats as a whole."""
+    """Open a sparse ``.npz`` file: CSR is decompressed as it is read, other formats are read as a whole."""
     missing = [each for each in ("format", "shape", "data") if each not in names]
     if not missing:
         with reading(place.name), place.open() as file, zipfile.ZipFile(file) as archive:
@@ -112,12 +112,12 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
 
 
 def _pointer_bytes(shape: Any, name: str) -> int:
-    """What the row pointers of a matrix alone will take."""
+    """Bytes that the pointers of a matrix alone will take."""
     return 8 * sum(whole_numbers(shape, name))
 
 
 class _Packed:
-    """An array inside an archive, by slices: going forward reads on, going back begins anew."""
+    """An array inside an archive, read by slices: forward it reads on, backward it starts again."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.file, self.name = file, name
@@ -134,12 +134,12 @@ class _Packed:
 
 
 def is_sparse_group(group: Any) -> bool:
-    """Whether a group of an HDF5 file is a sparse matrix, or what is left of one."""
+    """Whether a group of an HDF5 file is a sparse matrix, even if one of its arrays is missing."""
     return sum(part in group for part in _PARTS) >= 2
 
 
 def open_sparse_group(group: Any, options: Options, name: str) -> Source:
-    """AnnData's csr_matrix and csc_matrix, where rows are samples, and 10x matrices (features × cells, CSC), where cells are."""
+    """Open AnnData's csr_matrix or csc_matrix, where rows are samples, or a 10x matrix (features × cells, CSC), where cells are."""
     missing = [part for part in _PARTS if part not in group]
     if missing:
         raise _without(missing, name)
@@ -161,7 +161,7 @@ def open_sparse_group(group: Any, options: Options, name: str) -> Source:
 
 
 def _layout(group: Any, name: str) -> tuple[str, Any]:
-    """Which way a group is compressed, "csr" or "csc", and its shape, samples first."""
+    """How a group is compressed, "csr" or "csc", and its shape, samples first."""
     attributes = {key: group.attrs[key] for key in ("encoding-type", "h5sparse_format", "shape", "h5sparse_shape") if key in group.attrs}
     named = attributes.get("encoding-type", attributes.get("h5sparse_format", ""))
     kind = (named.decode("ascii", "replace") if isinstance(named, bytes) else str(named))[:3]
@@ -182,9 +182,9 @@ def _layout(group: Any, name: str) -> tuple[str, Any]:
 
 
 def _check(parts: Parts, total: int, name: str) -> int:
-    """Whether the arrays fit together; gives the number of rows, a power of two, of which no block has too many entries.
+    """Check that the arrays fit together; returns the rows per block, a power of two, with which no block has too many entries.
 
-    The pointers are read by pieces: they alone may be long.
+    The pointers are read in pieces, because they alone may be long.
     """
     for part, array in zip(_PARTS, parts, strict=True):
         if len(array.shape) != 1 or (part != "data" and np.dtype(array.dtype).kind not in "iu"):
@@ -206,7 +206,7 @@ def _check(parts: Parts, total: int, name: str) -> int:
 
 
 def _chunk(parts: Parts, ends: tuple[int, int], features: int, working: np.dtype[Any], name: str, options: Options) -> Chunk:
-    """Rows `start` … `stop`−1 as CSR, with every place once and in order."""
+    """Rows `start` … `stop`−1 as CSR, with their columns in order and without duplicates."""
     start, stop = ends
     with reading(f"{name}, after row {start}"):
         pointers = np.asarray(parts.indptr[start : stop + 1]).astype(np.int64)
@@ -224,13 +224,13 @@ def _chunk(parts: Parts, ends: tuple[int, int], features: int, working: np.dtype
     with np.errstate(over="ignore"):
         rows = csr_array((values.astype(working, copy=False), indices, pointers), shape=(stop - start, features))
     if not rows.has_canonical_format:
-        rows = rows.copy()  # the arrays may be somebody else's
+        rows = rows.copy()  # the arrays may belong to the caller
         rows.sum_duplicates()
     return Chunk(stop - start, rows, {})
 
 
 def whole_numbers(shape: Any, name: str) -> tuple[int, int]:
-    """A shape as it is in a file."""
+    """A shape from a file, checked to be two whole numbers."""
     values = np.asarray(shape)
     if values.shape != (2,) or values.dtype.kind not in "iu" or (values.astype(np.int64) < 0).any() or (values > 1 << 62).any():
         raise SourceError(f"{name} must be a table of rows and features; its shape is {values.tolist()}.")
@@ -247,7 +247,7 @@ def _without(missing: list[str], name: str) -> SourceError:
 
 @contextmanager
 def reading(name: str, kind: str = "sparse matrix") -> Iterator[None]:
-    """Whatever the libraries make of a damaged file, as one sentence."""
+    """Turn any error that a library raises for a damaged file into one sentence."""
     try:
         yield
     except (SourceError, MemoryError):

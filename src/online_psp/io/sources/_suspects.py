@@ -1,6 +1,6 @@
 """Columns of numbers that are probably not features: row numbers, times, dates, labels, and numbers that stand for missing values.
 
-They are learned all the same, with a warning: only the user knows.
+They are learned all the same, with a warning: only the user knows what they are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from online_psp.engine.types import Array
 
-MOST_SAID = 3  # warnings about columns of one source
-_FEWEST_ROWS = 10  # so many rows that go up by the same step are no accident
+MOST_SAID = 3  # most warnings about columns of one source
+_FEWEST_ROWS = 10  # this many rows that go up by the same step are no accident
 _LABEL = re.compile(
     r"(.*[_ .-])?(id|uuid|guid)|index|idx|timestamp|epoch|date|datetime|row_?(nr|num|number)?|zip_?code|post_?code", re.IGNORECASE
 )
@@ -24,7 +24,7 @@ _TOTAL = re.compile(r"(grand |sub)?total|sums?|mean|average|summe|gesamt(summe)?
 
 
 def suspicion(name: str | None, values: Array, shown: Sequence[str] | None = None) -> str | None:
-    """What a column is more likely to be than a feature; None if nothing speaks against it.
+    """Why a column is probably not a feature, for a warning; None if nothing speaks against it.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def _is_label(name: str | None) -> bool:
 
 
 def may_be_suspect(name: str | None, first: Array) -> bool:
-    """Whether the first two or three values of a column do not rule a suspicion out, for tables of very many columns."""
+    """Whether the first two or three values of a column leave room for suspicion; a quick check, for tables of very many columns."""
     if _is_label(name):
         return True
     steps = np.diff(first)
@@ -69,7 +69,7 @@ def warning(column: str, number: int, why: str) -> str:
 
 
 def _are_dates(values: Array) -> bool:
-    """Whether all are dates as 20260131."""
+    """Whether all values are dates such as 20260131."""
     if not ((values >= 19000101) & (values <= 21001231)).all():
         return False
     month, day = values // 100 % 100, values % 100
@@ -77,7 +77,7 @@ def _are_dates(values: Array) -> bool:
 
 
 def placeholder(rows: Array) -> tuple[int, float] | None:
-    """A column, and the -999 or the like in it that is far from all its other values."""
+    """A column, and a value in it such as -999 that is far from all its other values; None if there is none."""
     for value in {rows.min(), rows.max()} & _PLACEHOLDERS if rows.size else ():
         for at in np.flatnonzero((rows == value).any(axis=0)):
             others = rows[rows[:, at] != value, at]
@@ -87,5 +87,5 @@ def placeholder(rows: Array) -> tuple[int, float] | None:
 
 
 def is_total(cell: str) -> bool:
-    """Whether a label is that of a line of sums or means, as people write them below a table."""
+    """Whether a label names a line of sums or means, as people write them below a table."""
     return bool(_TOTAL.fullmatch(cell.strip(" :")))

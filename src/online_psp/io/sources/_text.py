@@ -31,12 +31,12 @@ from online_psp.io.sources._suspects import MOST_SAID, is_total, placeholder, wa
 SAMPLE_BYTES = 1 << 17
 SAMPLE_LINES = 200
 _WORKERS = 2
-_PREFIX = 20_000  # of a line, for finding out whether it is a row
+_PREFIX = 20_000  # characters of a line to look at to find out whether it is a row
 
 
 @dataclass
 class Feed:
-    """The origin of the bytes of a text."""
+    """Where the bytes of a text come from."""
 
     name: str
     place: Place | None = None
@@ -82,12 +82,12 @@ class Feed:
 
 
 def longest_line(options: Options) -> int:
-    """Most bytes of a line: split into cells, it takes many times that."""
+    """Largest number of bytes that a line may have; split into cells, it takes many times as much memory."""
     return max(PIECE, options.max_memory // 64)
 
 
 def open_text(feed: Feed, options: Options, usual: str) -> Source:
-    """Rows of numbers in text.
+    """Open text as rows of numbers.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
 
 
 def _head(feed: Feed, limit: int, skip: int) -> tuple[bytes, bool]:
-    """The first bytes, and whether they are all: some lines of a file, and as few of a pipe as will do: more may be long in coming."""
+    """The first bytes, and whether they are all. Of a pipe, only as many lines as needed are read: more may take long to arrive."""
     head = bytearray()
     for piece in feed.clear():
         head += piece or b""
@@ -157,7 +157,7 @@ def _lines_of_content(head: bytearray, skip: int) -> list[str]:
 
 
 def _enough_lines(lines: list[str]) -> int | None:
-    """How many of the first lines of a pipe tell what it is like: two, and as many rows as lines of words; None: more are needed."""
+    """How many first lines of a pipe are needed to find its format: two, with as many rows as lines of words; None if there are too few."""
     rows = 0
     for count, line in enumerate(lines, 1):
         rows += _has_numbers(line)
@@ -184,7 +184,7 @@ def _sample(head: bytes, encoding: str, feed: Feed, whole: bool, skip: int) -> l
     physical = text.decode("utf-8", "replace").split("\n")
     lines = physical[:skip] + (logical_lines("\n".join(physical[skip:])) if physical[skip:] else [])
     if not whole and len(lines) > 1:
-        lines.pop()  # cut anywhere
+        lines.pop()  # it may be cut off
     if feed.place is None:
         content = [at for at, line in enumerate(lines) if at >= skip and _has_content(line)]
         count = _enough_lines([lines[at] for at in content])
@@ -227,7 +227,7 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
 
 
 def _doubts(table: Table) -> list[str]:
-    """Warnings of columns that are rather row numbers, times or labels than features, and of empty ones."""
+    """Warnings about columns that look like row numbers, times or labels, not features, and about empty ones."""
     dialect = table.dialect
     found = [at for at in table.choice.features if at in dialect.suspects]
     empty = [at for at in table.choice.features if at in dialect.empty] if dialect.looked_at > 1 else []
@@ -274,7 +274,7 @@ class _Reader:
         self.told = bool(options.text.na_values)
 
     def line_of(self, row: int) -> str:
-        """For messages; `row` counts from 0."""
+        """The line of a row, for messages; `row` counts from 0."""
         for first, numbers in self.recent:
             if 0 <= row - first < len(numbers):
                 return f"line {numbers[row - first]}"
@@ -285,7 +285,7 @@ class _Reader:
         return sum(batch.count for batch in self._lines().batches(0, 1 << 16) if batch is not None)
 
     def read(self, start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        """See `Source.read`."""
+        """Chunks of rows; see `Source.read`."""
         lines = self._lines()
         at, last = start, b""
         for batch, chunk in self._parsed(lines, start, size, deadline):
@@ -310,7 +310,7 @@ class _Reader:
             self.warnings.append(f"the last line of {self.feed.name} has no line end and {held}")
 
     def _look_for_totals(self, text: bytes) -> None:
-        """Warn of a last row whose label, in a column that is not learned, says that it is a line of sums or means."""
+        """Warn about a last row whose label, in a column that is not learned, says that it is a line of sums or means."""
         line = text.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace")
         cells = split(line, self.table.dialect.delimiter) if line else []
         learned = set(self.table.choice.features)
@@ -334,7 +334,7 @@ class _Reader:
         return lines
 
     def _last_line_counts(self) -> bool:
-        """Whether a last line without a line end is a row: not if the file has changed while it was read."""
+        """Whether a last line without a line end is a row. It is not if the file has changed while it was read."""
         if self.options.final is not None:
             return self.options.final
         return self.stamp is None or self.feed.place is None or self.feed.place.path is None or _stamp(self.feed.place.path) == self.stamp

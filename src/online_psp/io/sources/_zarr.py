@@ -25,7 +25,7 @@ _COUNTED_CHUNKS = 200_000
 
 
 def open_zarr(place: Place, options: Options) -> Source:
-    """A Zarr array, or one inside a group; of AnnData, X where nothing else is named."""
+    """Open a Zarr array, or one inside a group; for AnnData, X if nothing else is named."""
     try:
         import zarr
     except ImportError:
@@ -48,14 +48,14 @@ def open_zarr(place: Place, options: Options) -> Source:
         warnings = _checked(opened, member, place.name) if member else []
     except (KeyboardInterrupt, SourceError):
         raise
-    except Exception as error:  # many kinds, from the many kinds of storage
+    except Exception as error:  # each kind of storage has its own errors
         raise SourceError(f"{place.name} is not a Zarr array or group ({type(error).__name__}: {reason(error)}).") from None
     found = from_group(opened, place.name, tables, options, default)
     return replace(found, warnings=[*found.warnings, *warnings])
 
 
 def _check_stored(root: Path, member: str, name: str) -> None:
-    """Look at the codecs in the files themselves, before any library does."""
+    """Check the codecs that the files themselves name, before any library reads them."""
     for folder in (root, *(root / member / part for part in ("", "data", "indices", "indptr"))):
         for file in (folder / ".zarray", folder / "zarr.json"):
             if not file.is_file():
@@ -81,7 +81,7 @@ def _whole(array: Any, name: str, options: Options) -> Source:
 
 
 def _checked(group: Any, member: str, path: str) -> list[str]:
-    """Check the codecs of all arrays that will be read, names included; gives warnings about chunks that are not there."""
+    """Check the codecs of all arrays that will be read, names included; returns warnings about chunks that are missing."""
     if member not in group:
         return []
     found = group[member]
@@ -102,7 +102,7 @@ def check_codecs(array: Any, name: str) -> None:
 
 
 def _codecs(metadata: Any) -> list[str]:
-    """The names of all codecs, those inside of shards included."""
+    """The names of all codecs, including those inside shards."""
     found: list[str] = []
     for entry in [*(metadata.get("codecs") or ()), metadata.get("compressor"), *(metadata.get("filters") or ())]:
         described = entry if isinstance(entry, dict) else _described(entry)
@@ -123,7 +123,7 @@ def _described(codec: Any) -> dict[str, Any]:
 
 
 def _lost(array: Any, name: str) -> list[str]:
-    """Chunks that are not stored are read as the fill value: they were never written, or are lost."""
+    """A warning about chunks that are not stored, and read as the fill value: they were never written, or are lost."""
     try:
         expected = int(array.nchunks)
         if not 0 < expected <= _COUNTED_CHUNKS:

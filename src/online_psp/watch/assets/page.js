@@ -1,4 +1,4 @@
-// Runs in the browser when the charts are there. Words and numbers come as data and are set as text, never as markup.
+// Runs in the browser once the charts are loaded. Words and numbers come as data and are set as text, never as markup.
 const $ = (id) => document.getElementById(id);
 const read = (source) => JSON.parse(source.data.json[0]);
 const bokeh = t2.document;
@@ -366,5 +366,5 @@ show_alarms();
 choose();
 choose_window();
 put($("about"), "online-psp. " + (facts_now.saved_page ? "This file needs no server." : "This page only looks: nothing here changes the model. Keys: p pauses, s saves, Esc closes an alarm."));
-if (!facts_now.saved_page) answer({});  // what came before this ran has no other answer
+if (!facts_now.saved_page) answer({});  // acknowledge the data that the page was loaded with
 document.body.dataset.ready = "yes";
