@@ -117,16 +117,21 @@ def overhead() -> tuple[float, float]:
     return 1e6 * ours, 1e6 * seconds(lambda: [fsm.fit_next(x) for x in rows]) / len(rows)
 
 
-def one_by_one(X: Floats, K: int) -> tuple[float, float]:
-    """Microseconds of `fit_next` with its output over a stream from its first row on, and of `fit` over the same rows."""
-    rows, times = X[:20_000], []
+def one_by_one(X: Floats, K: int) -> list[tuple[float, float]]:
+    """Microseconds of `fit_next` with its output, and of `partial_fit` of as many rows: from the first row on, and for the rows after."""
+    halves, times = (X[:20_000], X[20_000:40_000]), []
     for _ in range(3):
-        model = OnlinePCA(K)
-        start = time.perf_counter()
-        for x in rows:
-            model.fit_next(x)
-        times.append(time.perf_counter() - start)
-    return 1e6 * float(np.median(times)) / len(rows), 1e6 * fitted(lambda: OnlinePCA(K), rows)[1] / len(rows)
+        model, other = OnlinePCA(K), OnlinePCA(K)
+        times.append([(_over(model.fit_next, half), _over(other.partial_fit, [half])) for half in halves if len(half)])
+    return [tuple(1e6 * np.median([each[i] for each in times], axis=0) / len(halves[i])) for i in range(len(times[0]))]
+
+
+def _over(function: Callable[[Any], Any], arguments: Any) -> float:
+    """Seconds of a function over all arguments."""
+    start = time.perf_counter()
+    for each in arguments:
+        function(each)
+    return time.perf_counter() - start
 
 
 def noise_variances() -> str:
@@ -149,7 +154,7 @@ def main(only: list[int] | None = None) -> list[Row]:
             rows += compare(name, X[np.argsort(labels, kind="stable")], sorted_by, sizes, progress)
             rows += compare("wide", wide(), "wide, D=3072", [16, 64], progress, small_batches=True)
         single, alone = overhead()
-        stream, blocks = one_by_one(shuffled, sizes[0])
+        single_rows = one_by_one(shuffled, sizes[0])
     table = Table(title=f"{name}, {X.shape[0]} × {X.shape[1]}, one pass, one thread")
     for column in ("order", "K", "method", "µs per sample", "faster", "Err_batch", "variances within"):
         table.add_column(column, justify="left" if column in ("order", "method") else "right")
@@ -170,8 +175,9 @@ def main(only: list[int] | None = None) -> list[Row]:
         )
     console.print(table)
     console.print(f"fit_next at D=64, K=8: OnlinePCA {single:.1f} µs, FSM with as many directions {alone:.1f} µs")
-    of = f"{min(len(X), 20_000)} rows of {name}, D={X.shape[1]}, K={sizes[0]}"
-    console.print(f"fit_next over {of}: {stream:.1f} µs, fit {blocks:.1f} µs")
+    for part, (alone, together) in zip(("first", "next"), single_rows, strict=False):
+        of = f"the {part} {min(len(X), 20_000):,} rows of {name}, D={X.shape[1]}, K={sizes[0]}"
+        console.print(f"fit_next over {of}: {alone:.1f} µs a row, partial_fit of all of them {together:.1f} µs")
     console.print(noise_variances())
     return rows
 

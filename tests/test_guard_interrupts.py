@@ -163,7 +163,7 @@ def test_a_call_that_fails_half_way_is_not_taken_for_a_whole_one(options: dict[s
         copy.deepcopy,
     ]
     broken = 0
-    for number in [*lines_of(model, call, 8), *range(12, 60, 6)]:  # one row is learned in a few of the first lines
+    for number in [*lines_of(model, call, 8), *range(12, 160, 6)]:  # one row is learned in few lines
         found = copy.deepcopy(model)
         with contextlib.suppress(MemoryError):
             At(number, no_memory).during(partial(call, found))
