@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,7 @@ from online_psp.cli import _errors
 from online_psp.cli.main import app
 from online_psp.io import files, runs
 from online_psp.io.pacing import Stop, unbroken
-from online_psp.watch import dashboard, frames
-from online_psp.watch.settings import PageSettings
+from online_psp.watch import Dashboard, PageSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -128,15 +126,8 @@ def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pyt
     run = _plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     _use_no_other_path(monkeypatch)
-    process = dashboard._start()
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        frames.write(process.stdin, asdict(PageSettings(port=0)))  # type: ignore[arg-type]
-        told = process.stdout.readline()
-    finally:
-        dashboard._terminate(process)
-    assert b'"url"' in told, f"the page was not served: {told!r}"
+    with Dashboard(OnlinePCA(2), PageSettings(port=0)) as page:
+        assert page.wait().startswith("http")
     assert not run.exists(), f"run from beside the data: {run.read_text()}"
 
 
