@@ -148,7 +148,7 @@ def test_json_lines_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownSourceError, match=r"standard input gives a binary file \(\.parquet\), which must be searched: give the file itself"):
+    with pytest.raises(UnknownSourceError, match=r"standard input gives a binary file \(\.parquet\), which must be searched"):
         stdin(monkeypatch, b"PAR1" + bytes(100))
     with pytest.raises(SourceError, match="standard input is empty"):
         stdin(monkeypatch, b"")

@@ -105,7 +105,7 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     console.print(table, markup=False)
     if facts.get("explained_variance"):
         console.print("\nvariance explained", markup=False)
-        bars = _scree(facts["explained_variance_ratio"], max(20, console.width - 32))
+        bars = _scree(facts["explained_variance_ratio"], max(8, console.width - 32))
         console.print(bars if console.encoding.startswith("utf") else bars.translate(_PLAIN_BARS), markup=False)
 
 
