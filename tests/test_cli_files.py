@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from online_psp import OnlinePCA
+from online_psp.cli._errors import explain
 from online_psp.cli.main import app
 from tests.messy_files import NAMES, clean, lines, put
 
@@ -211,3 +212,50 @@ def test_an_error_of_excel_has_a_way_on_that_works(tmp_path: Path) -> None:
     assert "--na-values '#DIV/0!' if it stands for a missing value" in said
     code, _, said = run("fit", path, "-k", 1, "-o", tmp_path / "m.psp", "--na-values", "#DIV/0!", "--missing", "impute")
     assert code == 0, said
+
+
+def test_a_name_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "~backup.csv", lines(clean()))
+    code, _, err = run("fit", "~backup.csv", "-k", 2, "-o", "m.psp", "-q")
+    assert (code, err) == (0, "")
+
+
+def test_a_model_does_not_go_to_standard_output(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written to a file called - instead."""
+    monkeypatch.chdir(tmp_path)
+    run("fit", table, "-k", 2, "-o", "m.psp", "-q")
+    for command in (["fit", table, "-k", 2], ["merge", "m.psp", "m.psp"]):
+        code, _, err = run(*command, "-o", "-")
+        assert code == 2
+        assert err.endswith("psp: A model cannot be written to standard output; name a file (-o model.psp).\n")
+    assert not (tmp_path / "-").exists()
+
+
+def test_options_without_effect_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, clean())
+    code, _, err = run("fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--skip-rows", 3, "--na-values", "-999", "--delimiter", ";")
+    assert code == 0
+    assert err.splitlines() == [f"psp: {option} is for text, and has no effect on {path}" for option in ("--delimiter", "--skip-rows")]
+
+
+def test_rows_of_a_workbook_that_are_skipped_are_part_of_a_run(tmp_path: Path) -> None:
+    """Other rows would follow on those that were learned."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in clean().tolist():
+        book.active.append(row)
+    book.active["B31"] = "broken"
+    book.save(tmp_path / "x.xlsx")
+    fit = ("fit", tmp_path / "x.xlsx", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--block", 10)
+    assert "'broken'" in run(*fit)[2]
+    code, _, err = run(*fit, "--resume", "--skip-rows", 5)
+    assert code == 1
+    assert "The source was read with skip rows: none, and now with skip rows: 5." in err
+
+
+def test_a_library_that_cannot_be_loaded_is_one_sentence() -> None:
+    """Where memory is short (ulimit -v), llvmlite says three."""
+    sentence, code = explain(OSError("Could not find/load shared object file 'libllvmlite.so'. This could mean that it cannot be found."))
+    assert (sentence.count("."), code) == (1, 1)
+    assert "too little memory" in sentence

@@ -131,7 +131,7 @@ def test_a_lost_worker_is_an_error_and_not_a_hang() -> None:
     ):
         fsm = ColumnFSM(5, client=client)
         fsm.fit_block(X)
-        client.retire_workers([fsm._workers.addresses[1]])
+        client.retire_workers([sorted(client.scheduler_info(n_workers=-1)["workers"])[1]])
         with pytest.raises(RuntimeError, match="is gone, and its columns with it"):
             fsm.fit_block(da.from_array(X, chunks=(100, 300)))
 

@@ -47,6 +47,15 @@ def test_standard_output_that_is_closed_is_said(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "psp: Standard output is closed, so nothing can be written to it; name a file (-o).\n")
 
 
+def test_what_standard_output_has_no_signs_for_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "größe.csv").write_text("größe,b\n1,2\n2,5\n4,3\n", encoding="utf-8")
+    psp("fit", tmp_path / "größe.csv", "-k", 1, "-o", tmp_path / "größe.psp", "-q")
+    done = in_shell('PYTHONIOENCODING=ascii "$@"', "info", tmp_path / "größe.psp")
+    assert done.returncode == 0, done.stderr
+    assert "gr\\xf6\\xdfe, b" in done.stdout
+    assert "##########" in done.stdout, "the bars are no signs of ASCII either"
+
+
 def test_a_reader_that_has_had_enough_ends_a_command_without_a_word(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "x.csv", data(20_000, 6))
     psp("fit", source, "-k", 2, "-o", tmp_path / "m.psp", "-q")
@@ -107,6 +116,13 @@ def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
 
 
 # Names
+
+
+def test_a_folder_in_the_place_of_a_lock_is_said(tmp_path: Path) -> None:
+    (tmp_path / ".m.psp.lock").mkdir()
+    said = r"\.m\.psp\.lock is a folder, and not a lock of this program; remove it"
+    with pytest.raises(files.OutputError, match=said), files.claimed(tmp_path / "m.psp"):
+        pass
 
 
 @pytest.mark.parametrize("length", [199, 201, 255])

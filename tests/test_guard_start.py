@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,7 @@ from online_psp.cli import _errors
 from online_psp.cli.main import app
 from online_psp.io import files, runs
 from online_psp.io.pacing import Stop, unbroken
-from online_psp.watch import dashboard, frames
-from online_psp.watch.settings import PageSettings
+from online_psp.watch import Dashboard, PageSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -100,6 +98,66 @@ def test_a_second_signal_waits_for_the_end_of_what_must_be_whole(number: signal.
         signal.signal(number, before)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal")
+def test_a_signal_that_a_timer_passes_on_waits_as_well() -> None:
+    """One that came in an import, just before the first rows, ended learning in the middle of a call."""
+    before, done = signal.signal(signal.SIGALRM, signal.default_int_handler), []
+
+    def step() -> None:
+        with unbroken():
+            signal.raise_signal(signal.SIGALRM)
+            done.append("whole")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step()
+        assert done == ["whole"], "the signal came in between"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_signals_at_once_do_not_break_the_cleaning_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    OnlinePCA(1).fit(np.eye(3)).save(tmp_path / "m.psp")
+    cleaned = []
+
+    def interrupted(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            cleaned.append("up")
+
+    monkeypatch.setattr(runs, "read_stored", interrupted)
+    code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
+    assert (code, capfd.readouterr().err) == (130, "psp: Stopped.\n")
+    assert cleaned == ["up"], "a second signal came in between"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal")
+def test_an_interrupt_that_a_destructor_loses_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    OnlinePCA(1).fit(np.eye(3)).save(tmp_path / "m.psp")
+
+    class Held:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def interrupted(*_: object) -> None:
+        held = Held()
+        del held
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(runs, "read_stored", interrupted)
+    code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
+    assert (code, capfd.readouterr().err) == (130, "psp: Stopped.\n")
+
+
 def _plant(folder: Path) -> Path:
     """Modules that take the place of others where Python looks into the folder first; what is written where one is run."""
     for name in ("typing", "numpy", "typer", "pandas", "matplotlib", "typing_extensions", "random", "json"):
@@ -128,15 +186,8 @@ def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pyt
     run = _plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     _use_no_other_path(monkeypatch)
-    process = dashboard._start()
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        frames.write(process.stdin, asdict(PageSettings(port=0)))  # type: ignore[arg-type]
-        told = process.stdout.readline()
-    finally:
-        dashboard._terminate(process)
-    assert b'"url"' in told, f"the page was not served: {told!r}"
+    with Dashboard(OnlinePCA(2), PageSettings(port=0)) as page:
+        assert page.wait().startswith("http")
     assert not run.exists(), f"run from beside the data: {run.read_text()}"
 
 

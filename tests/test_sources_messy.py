@@ -264,3 +264,48 @@ def test_names_of_genes_of_raw_counts(tmp_path: Path) -> None:
     cells.raw = cells.copy()
     cells[:, :3].copy().write_h5ad(tmp_path / "x.h5ad")
     assert open_source(f"{tmp_path / 'x.h5ad'}::raw/X").feature_names == list("abcde")
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_named_index_of_few_rows_is_told(tmp_path: Path, rows: int) -> None:
+    """As pandas writes it; too few rows, or a pipe, do not show that it counts."""
+    frame = pd.DataFrame(clean()[:rows, :2], columns=["a", "b"]).rename_axis("id")
+    frame.to_csv(tmp_path / "x.csv")
+    (said,) = open_source(tmp_path / "x.csv").warnings
+    assert said.startswith("column 0 ('id') has whole numbers (0"), said
+    assert open_source(tmp_path / "x.csv", exclude="id").warnings == []
+
+
+@pytest.mark.parametrize("line", ['{"a": 1, "a": 2, "b": 3}', '{"b": 1, "a": {"x": 1, "x": 2}}', '{"a": 5, "b": "1:2", "a" : 7}'])
+def test_a_name_that_comes_twice_in_a_json_object_is_a_bad_row(tmp_path: Path, line: str) -> None:
+    """The parser keeps the last of them without a word."""
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1, "b": 2}\n{"b": 2.5, "a": 3}\n' + line + "\n")
+    (block,) = open_source(path).blocks()
+    assert block.rows.tolist() == [[1, 2], [3, 2.5]]
+    (bad,) = block.bad
+    assert (bad.row, bad.problem) == (3, f"has {'x' if 'x' in line else 'a'!r} twice")
+
+
+def test_hidden_rows_and_columns_of_a_workbook_are_told(tmp_path: Path) -> None:
+    """A filter hides rows; hidden columns beside the table, and hidden rows without cells, say nothing."""
+    openpyxl = pytest.importorskip("openpyxl")
+    X, path = clean(), tmp_path / "x.xlsx"
+    book = openpyxl.Workbook()
+    for row in X[:, :3].tolist():
+        book.active.append(row)
+    book.active.column_dimensions["H"].hidden = True
+    book.active.row_dimensions[len(X) + 5].hidden = True
+    book.save(path)
+    assert open_source(path).warnings == []
+    for row in (3, 4, 9):
+        book.active.row_dimensions[row].hidden = True
+    book.active.column_dimensions["B"].hidden = True
+    book.save(path)
+    source = open_source(path)
+    assert source.warnings == [
+        "3 rows of the sheet are hidden, and read like the others",
+        "column 1 is hidden in the sheet, and is taken as a feature (--exclude 1 to leave it out)",
+    ]
+    np.testing.assert_array_equal(source.gather(), X[:, :3])
+    assert open_source(path, exclude=1).warnings == source.warnings[:1]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -14,6 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
+from scipy.io import mmwrite
+from scipy.sparse import csr_matrix
 
 from online_psp.io.sources import Source, SourceError, UnknownSourceError, open_source
 
@@ -143,7 +148,7 @@ def test_json_lines_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownSourceError, match="standard input gives a binary file, which must be searched: give the file itself"):
+    with pytest.raises(UnknownSourceError, match=r"standard input gives a binary file \(\.parquet\), which must be searched"):
         stdin(monkeypatch, b"PAR1" + bytes(100))
     with pytest.raises(SourceError, match="standard input is empty"):
         stdin(monkeypatch, b"")
@@ -177,3 +182,54 @@ def test_lines_of_words_do_not_hide_the_rows_of_a_slow_pipe(pipe: BinaryIO, lead
     assert source.feature_names == ["a", "b", "c"], source.notes
     assert block.rows.tolist() == [[1.5, 2, 3], [4, 5, 6], [7, 8, 9]]
     assert any("the last line of standard input has no line end and was taken as whole" in said for said in source.warnings)
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zst"])
+def test_compressed_raw_rows_are_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: str) -> None:
+    """Their bytes were learned as if they were the rows."""
+    X = np.arange(2000.0).reshape(-1, 4)
+    if packed == "zst":
+        data = pytest.importorskip("pyarrow").compress(X.tobytes(), "zstd", asbytes=True)
+    else:
+        data = {"gz": gzip, "bz2": bz2, "xz": lzma}[packed].compress(X.tobytes())
+    (tmp_path / f"x.bin.{packed}").write_bytes(data)
+    np.testing.assert_array_equal(open_source(tmp_path / f"x.bin.{packed}", features=4).gather(), X)
+    (tmp_path / "x.bin").write_bytes(data)
+    with pytest.raises(SourceError, match=r"x\.bin is compressed, and raw rows are read as they are"):
+        open_source(tmp_path / "x.bin", features=1, dtype="uint8")
+    monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(data)}))
+    with pytest.raises(SourceError, match="standard input is compressed, and raw rows are read as they are"):
+        open_source("-", features=1, dtype="uint8").gather()
+
+
+def matrix_market(path: Path) -> None:
+    mmwrite(path, csr_matrix(np.eye(6) + 0.5))
+
+
+def json_array(path: Path) -> None:
+    path.write_text('[{"a": 1, "b": 2},\n{"a": 3, "b": 5}]\n')
+
+
+def a_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps(np.eye(6)))
+
+
+def arrow(path: Path) -> None:
+    pytest.importorskip("pyarrow.feather").write_feather(pytest.importorskip("pyarrow").table({"a": [1.0, 2.0], "b": [3.0, 5.0]}), path)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (matrix_market, "standard input is in Matrix Market format, which cannot be read from a pipe"),
+        (json_array, "standard input is one JSON array; write JSON lines"),
+        (a_pickle, "standard input is a pickle, which is not read here"),
+        (arrow, r"standard input gives a binary file \(\.arrow\), which must be searched"),
+    ],
+)
+def test_what_no_pipe_can_give_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, said: str) -> None:
+    """The entries of a Matrix Market file were learned as rows of three."""
+    make(tmp_path / "x.mtx")
+    monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO((tmp_path / "x.mtx").read_bytes())}))
+    with pytest.raises(UnknownSourceError, match=said):
+        open_source("-")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import queue
@@ -17,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -196,7 +198,7 @@ class Timed:
         self.feed = Feed(self._offer)
         self.page: Any = object.__new__(Dashboard)  # all but its process
         self.page.feed, self.page._monitor, self.page.settings = self.feed, None, PageSettings()
-        self.page._model = OnlinePCA(K).fit(data(50))
+        self.model = self.page._model = OnlinePCA(K).fit(data(50))
 
     def _offer(self, make: Any) -> bool:
         self.frames.append(make())
@@ -264,7 +266,7 @@ def test_most_calls_only_count_their_rows(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_a_burst_leaves_behind_is_shown_while_the_stream_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = Timed(monkeypatch, copying=1e-4)
-    model = timed.page._model
+    model = timed.model
     for block in data(600).reshape(20, 30, -1):
         model.partial_fit(block)
         timed.update(1, 0.001, 0.001, block)
@@ -300,16 +302,21 @@ def test_what_a_burst_leaves_behind_is_shown_while_the_stream_pauses(monkeypatch
         assert not thread.is_alive(), "the sending thread waits for a learner"
 
 
-def test_what_waits_for_a_page_that_does_not_listen_is_bounded() -> None:
+def test_what_waits_for_a_page_that_does_not_listen_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 0.1)  # more than a slot of time from one call to the next
+    monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("online_psp.watch.feed.time.thread_time", lambda: 0.0)
     taker = Feed(lambda make: False)
     monitor = Monitor(OnlinePCA(K))
     block = data(2000)
     found = monitor.update(block)
     for _ in range(300):
         taker.take(monitor.model, block, found=found)
-    assert len(taker._scores) <= feed._SCORED_ROWS
-    assert sum(len(each.numbers) for each in taker._pieces) <= feed._PIECE_ROWS + feed._SLOT_ROWS
-    assert taker.uncharted == 300 * 2000 - len(taker._scores), "rows were left out and not counted"
+    frame = taker.finish(monitor.model)
+    scores, rows = (sum(len(each.numbers) for each in kept) for kept in (frame.scores, frame.pieces))
+    assert 0 < scores <= 1 << 18
+    assert 0 < rows <= 512
+    assert frame.facts.uncharted == 300 * 2000 - scores, "rows were left out and not counted"
 
 
 def test_waiting_scores_are_the_newest_however_they_come() -> None:
@@ -476,10 +483,11 @@ def test_scores_far_below_their_limit_do_not_stretch_the_axis() -> None:
 def test_copies_are_copies() -> None:
     taker = Feed(lambda make: False)
     block = data(20)
-    taker.take(OnlinePCA(K).fit(block), block)
-    kept = taker._pieces[0].rows.copy()
+    before, model = block.copy(), OnlinePCA(K).fit(block)
+    taker.take(model, block)
     block[:] = 0.0
-    np.testing.assert_array_equal(taker._pieces[0].rows, kept)
+    (piece,) = taker.finish(model).pieces
+    np.testing.assert_array_equal(piece.rows, before[piece.numbers - 1])
 
 
 def test_a_frame_that_breaks_off_is_the_end() -> None:
@@ -643,7 +651,7 @@ def test_rows_in_any_units_are_shown(unit: float, monkeypatch: pytest.MonkeyPatc
 
 
 def test_more_alarms_than_are_handed_over_are_counted() -> None:
-    taker, monitor = Feed(lambda make: bool(make())), Monitor(OnlinePCA(K))
+    taker, monitor = Feed(lambda make: False), Monitor(OnlinePCA(K))
     X = np.concatenate([data(500), data(100, changed=True)])
 
     def often(*told: Any) -> None:
@@ -654,8 +662,8 @@ def test_more_alarms_than_are_handed_over_are_counted() -> None:
     found = monitor.update(X)
     assert len(monitor.alarms) == 1
     taker.take(monitor.model, X, found=found)
-    assert taker._alarms == 40
-    assert len(taker._witnesses) <= feed._WITNESSES
+    frame = taker.finish(monitor.model)
+    assert (frame.facts.alarms, len(frame.witnesses)) == (40, 16)
 
 
 def test_a_hand_over_that_cannot_be_shown_is_said_on_the_page() -> None:
@@ -702,15 +710,17 @@ def test_where_the_page_is_and_that_a_port_was_busy_is_said(capsys: pytest.Captu
 
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: not opened.append(url))  # type: ignore[func-returns-value]
-    shown = object.__new__(Shown)
-    shown.open = True
-    shown._served({"url": "http://127.0.0.1:5007/", "port": 5007, "wanted": 5006})
+    monkeypatch.setattr("online_psp.watch.Dashboard", lambda *_, on_served, **__: SimpleNamespace(served=on_served))
+    run: Any = SimpleNamespace(source={"name": "x.npy", "features": D}, reading={}, model=OnlinePCA(K), monitor=None)
+    task: Any = SimpleNamespace(watching={"watch": True, "open": True}, output="m.psp")
+    served = Shown(task, run, None).page.served  # type: ignore[attr-defined]
+    served({"url": "http://127.0.0.1:5007/", "port": 5007, "wanted": 5006})
     assert capsys.readouterr().err.splitlines() == [
         "psp: Port 5006 is busy; the page is at port 5007.",
         "psp: The page is at http://127.0.0.1:5007/",
     ]
     assert opened == ["http://127.0.0.1:5007/"]
-    shown._served({"error": "No."})
+    served({"error": "No."})
     assert capsys.readouterr().err == "psp: No. The fit goes on without it.\n"
 
 
@@ -829,7 +839,9 @@ def test_a_page_that_hangs_or_is_killed_changes_nothing(tmp_path: Path, monkeypa
                 page.update(X)
             assert page.feed.handed_over < 5, "frames were made that nobody takes"
             os.kill(page.address["process"], signal.SIGKILL)
-            page._process.wait()
+            deadline = time.monotonic() + 60
+            while page.alive and time.monotonic() < deadline:
+                time.sleep(0.02)
             before = page.feed.handed_over
             for i in range(5):
                 page.update(X[i:] if model.partial_fit(X[i:]) else X)

@@ -101,6 +101,12 @@ def known_reading(stored: Any) -> dict[str, Any]:
     }
 
 
+def check_is_file(output: Path) -> None:
+    """Refuse standard output for a model, which is written again and again, rather than making a file called ``-``."""
+    if str(output) == "-":
+        usage("A model cannot be written to standard output; name a file (-o model.psp).")
+
+
 def check_not_source(output: Path, sources: Sequence[str]) -> None:
     """Refuse an output that is also a source, even with --force."""
     for name in sources:

@@ -6,9 +6,11 @@ A traceback is shown only with ``--debug``. Text from files and libraries is nev
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -24,6 +26,7 @@ DEBUG = "--debug"
 _STOPPED = "Stopped."
 _TIMER = getattr(signal, "SIGALRM", None)
 _ASK_AGAIN = 0.02  # seconds
+_QUIET = 1.0  # seconds
 
 #: The base class of the argument parser's errors, from Click or from Typer's copy of it.
 _ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -69,6 +72,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         code = DATA if isinstance(error, OutputInUseError | OutputReplacedError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
+    elif isinstance(error, OSError) and error.errno is None and "shared object" in sentence:  # llvmlite's
+        sentence = "A library cannot be loaded: there is too little memory for it (ulimit -v), or its file is not whole."
     elif isinstance(error, OSError):
         sentence = f"{error.filename or 'Reading or writing'}: {str(error.strerror or error).rstrip('.')}."
     elif isinstance(error, MemoryError):
@@ -95,7 +100,7 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         debug = DEBUG in words[:end]
         words = [word for word in words[:end] if word != DEBUG] + words[end:]
-        with warnings.catch_warnings(), _interruptible():
+        with warnings.catch_warnings(), _interruptible() as interrupt:
             warnings.showwarning = _show_warning
             try:
                 found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
@@ -103,6 +108,7 @@ class Commands(TyperGroup):
                 if code == INTERRUPTED:  # the parser swallows a KeyboardInterrupt silently
                     say(_STOPPED)
             except (Exception, KeyboardInterrupt) as error:
+                interrupt.ended = True
                 if debug:
                     raise
                 code = _ended_by(error, words)
@@ -112,19 +118,21 @@ class Commands(TyperGroup):
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible() -> Iterator[_Interrupt]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; ignored signals stay ignored."""
     before: dict[int, Any] = {}
-    interrupt = _Interrupt()
+    interrupt, unraisable = _Interrupt(), sys.unraisablehook
+    sys.unraisablehook = lambda found: interrupt.raise_again() if found.exc_type is KeyboardInterrupt else unraisable(found)
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGALRM", "SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, stop_at_once):
                 before[number] = signal.signal(number, interrupt)
     try:
-        yield
+        yield interrupt
     finally:
         interrupt.forget()
+        sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -133,15 +141,19 @@ class _Interrupt:
     """A handler of signals that raises KeyboardInterrupt, but not while a module is being imported.
 
     Libraries do not expect it there: some lose it, some are left half loaded. While no output is held, the process ends at once. Later, the
-    first signal waits for the end of the import, which a timer checks; a second signal does not wait.
+    first signal waits for the end of the import, which a timer checks; a second signal does not wait. Signals right after a
+    KeyboardInterrupt ask for the same: another one would break the cleaning up.
     """
 
     def __init__(self) -> None:
         self._came = 0
+        self._quiet = -math.inf  # time on the monotonic clock up to which signals add nothing
+        self.ended = False
+        """Whether the command has ended, and only its last sentence is to come."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._came += number != _TIMER
-        if not self._came:
+        if not self._came or self.ended or time.monotonic() < self._quiet:
             return
         if self._came == 1 and _importing(frame):
             if not _holding():
@@ -149,7 +161,14 @@ class _Interrupt:
             if _TIMER is not None and signal.getsignal(_TIMER) is self:
                 signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN)
                 return
+        self._quiet = time.monotonic() + _QUIET
         raise KeyboardInterrupt
+
+    def raise_again(self) -> None:
+        """Raise a KeyboardInterrupt soon that was lost, as in a destructor."""
+        self._quiet = -math.inf
+        if _TIMER is not None and signal.getsignal(_TIMER) is self:
+            signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN)
 
     def forget(self) -> None:
         """Stop the timer."""

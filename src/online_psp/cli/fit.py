@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from online_psp.cli._common import (
+    check_is_file,
     check_not_source,
     echo,
     holes_for,
@@ -141,6 +142,7 @@ def _check(task: Task) -> None:
     if algorithm is not None and algorithm not in LEARNERS:
         usage(f"--algorithm must be one of {', '.join(LEARNERS)}; got {algorithm}.")
     check_on_bad_row(task.on_bad_row)
+    check_is_file(task.output)
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     check_monitoring(task)

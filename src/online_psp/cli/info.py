@@ -13,6 +13,9 @@ from online_psp.cli._errors import plain
 _BARS = 20
 _NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, but without effect
 _NAMES = 12
+_EIGHTHS = "▏▎▍▌▋▊▉"
+_PLAIN_BARS = {ord("█"): "#", **dict.fromkeys(map(ord, _EIGHTHS)), ord("…"): "..."}
+"""Bars where the output has no signs for them."""
 
 
 def info(
@@ -102,7 +105,8 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     console.print(table, markup=False)
     if facts.get("explained_variance"):
         console.print("\nvariance explained", markup=False)
-        console.print(_scree(facts["explained_variance_ratio"], max(20, console.width - 32)), markup=False)
+        bars = _scree(facts["explained_variance_ratio"], max(8, console.width - 32))
+        console.print(bars if console.encoding.startswith("utf") else bars.translate(_PLAIN_BARS), markup=False)
 
 
 def _scree(ratios: list[float], width: int) -> str:
@@ -113,7 +117,7 @@ def _scree(ratios: list[float], width: int) -> str:
         total += ratio
         if i < _BARS or i == len(ratios) - 1:
             eighths = round(8 * width * ratio / largest)
-            bar = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else "▏▎▍▌▋▊▉"[eighths % 8 - 1])
+            bar = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else _EIGHTHS[eighths % 8 - 1])
             lines.append(f"{i + 1:>5} {100 * ratio:7.3f} % {100 * total:8.3f} %  {bar}")
         elif i == _BARS:
             lines.append("    …")

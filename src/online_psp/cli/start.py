@@ -6,6 +6,7 @@ imported, neither here nor in the processes that are started from here.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ _STOPPED = b"psp: Stopped; nothing was written.\n"
 def psp() -> None:
     """Run the command line."""
     fill_standard_streams()
+    escape_on_output()
     heard = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     for number in heard:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -26,6 +28,10 @@ def psp() -> None:
         from online_psp.cli.main import app
 
         app()
+    except KeyboardInterrupt:  # while the last sentence was written
+        if "--debug" in sys.argv:
+            raise
+        sys.exit(130)
     finally:
         for number in heard:  # the process only has to end
             signal.signal(number, signal.SIG_IGN)
@@ -38,6 +44,12 @@ def fill_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def escape_on_output() -> None:
+    """Let standard output escape what its encoding does not have, as standard error does; a name must not end a command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def stop_at_once(*_: object) -> None:

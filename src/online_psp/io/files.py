@@ -293,6 +293,8 @@ def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise OutputError(f"{lock} is a symbolic link, and a lock must not be one; remove it.") from None
+            if error.errno == errno.EISDIR:
+                raise OutputError(f"{lock} is a folder, and not a lock of this program; remove it.") from None
             raise OutputError(f"{name} cannot be written, because its folder {lock.parent} does not allow it: {error.strerror}.") from None
         try:
             found = os.fstat(descriptor)

@@ -53,15 +53,21 @@ def _refuse_foreign(head: bytes, name: str) -> None:
 def ending_by_content(place: Place) -> str | None:
     """The ending that a file should have; None if its first bytes do not tell."""
     with clear_file(place.open(), place.name) as file:
-        head = file.read(_HEAD)
-    refuse_stand_in(head, place.name)
-    _refuse_foreign(head, place.name)
+        found = ending_by_head(file.read(_HEAD), place.name)
+    return _archive(place) if found == ".zip" else found
+
+
+def ending_by_head(head: bytes, name: str) -> str | None:
+    """The same, for the first bytes after decompression; all archives are ``.zip`` here."""
+    head = head[:_HEAD]
+    refuse_stand_in(head, name)
+    _refuse_foreign(head, name)
     if compression(head) is not None:
-        raise UnknownSourceError(f"{place.name} is compressed twice: decompress it once.")
+        raise UnknownSourceError(f"{name} is compressed twice: decompress it once.")
     if head.startswith(_OLD_EXCEL):
-        raise UnknownSourceError(f"{place.name} is a workbook of Excel 97 to 2003: save it as .xlsx or .csv.")
+        raise UnknownSourceError(f"{name} is a workbook of Excel 97 to 2003: save it as .xlsx or .csv.")
     if head.startswith(b"PK\x03\x04"):
-        return _archive(place)
+        return ".zip"
     known = ".idx" if looks_like_idx(head) else next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), None)
     if known == ".mtx" or not _is_text(head):  # names of columns may begin with PAR1
         return known
@@ -96,8 +102,22 @@ def check_json(place: Place) -> None:
     with clear_file(place.open(), place.name) as file:
         start = file.read(_HEAD)
         refuse_stand_in(start, place.name)
-        head = b"".join(start.lstrip(b"\xef\xbb\xbf \t\r\n").split())
-    if head.startswith((b"[{", b"[[")) or head in (b"[", b"{"):
-        raise UnknownSourceError(
-            f"{place.name} is one JSON array; write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))."
-        )
+    refuse_array(start, place.name)
+    if _squeezed(start) in (b"[", b"{"):
+        raise _one_array(place.name)
+
+
+def refuse_array(head: bytes, name: str) -> None:
+    """Refuse a JSON array of objects or lists, by its first bytes."""
+    if _squeezed(head).startswith((b"[{", b"[[")):
+        raise _one_array(name)
+
+
+def _squeezed(head: bytes) -> bytes:
+    return b"".join(head[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").split())
+
+
+def _one_array(name: str) -> UnknownSourceError:
+    return UnknownSourceError(
+        f"{name} is one JSON array; write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))."
+    )

@@ -40,14 +40,32 @@ def open_jsonl(feed: Feed, options: Options) -> Source:
     return open_records(records, feed.name, "line", options, "jsonl", feed)
 
 
+class _TwiceError(ValueError):
+    """A name comes twice in an object."""
+
+
 def _parsed(line: bytes) -> Any:
     try:
         found = json.loads(line)
+        if isinstance(found, dict) and line.count(b":") != len(found):  # objects in it, colons in texts, or a name that comes twice
+            found = json.loads(line, object_pairs_hook=_object)
+    except _TwiceError as error:
+        return str(error)
     except (ValueError, RecursionError) as error:
         return f"is not JSON ({reason(error)})"
     if isinstance(found, dict):
         return _flat(found) if any(isinstance(value, dict) for value in found.values()) else found
     return found if isinstance(found, list) else f"is {type(found).__name__}, not an object or a list"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of two values with the same name, the parser by itself would keep the second."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(f"has {name[:40]!r} twice")
+        found[name] = value
+    return found
 
 
 def _flat(found: dict[str, Any]) -> dict[str, Any] | str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from online_psp.io.sources._columns import Columns, Wanted, picked
-from online_psp.io.sources._contents import ending_by_content
+from online_psp.io.sources._contents import ending_by_content, ending_by_head, refuse_array
 from online_psp.io.sources._formats import FORMATS, OF_TEXT, SAY_LITTLE, check_copies, one_kind, suffix_by_content, suffix_of
 from online_psp.io.sources._images import SUFFIXES as PICTURES
 from online_psp.io.sources._images import open_images
@@ -42,6 +42,13 @@ from online_psp.io.sources._sniff import TextOptions
 from online_psp.io.sources._source import Source, SourceError, UnknownSourceError, default_max_memory, reason
 from online_psp.io.sources._text import Feed, open_text
 from online_psp.io.sources._zarr import open_zarr
+
+_OF_USE = {
+    "excel": ("header", "decimal", "thousands", "na_values", "skip_rows", "keep_index"),
+    "jsonl": ("header", "decimal", "thousands", "na_values", "encoding", "keep_index"),
+    **dict.fromkeys(("parquet", "arrow"), ("na_values", "keep_index")),
+}
+"""Options for text that other kinds of sources have a use for."""
 
 
 def open_source(
@@ -123,7 +130,9 @@ def open_source(
     wanted = Wanted(columns, exclude, ids, time_column)
     options = Options(dtype, features, wanted, text, None, missing, final, grey, max_memory or default_max_memory())
     try:
-        return _open(source, options)
+        found = _open(source, options)
+        found.warnings.extend(_without_effect(found, options.text))
+        return found
     except SourceError:
         raise
     except MemoryError:
@@ -134,6 +143,13 @@ def open_source(
         if isinstance(source, str | os.PathLike | list | tuple):  # a library has failed on a damaged file
             raise SourceError(f"{_shown(source)} cannot be read ({type(error).__name__}: {reason(error)}).") from error
         raise
+
+
+def _without_effect(source: Source, given: TextOptions) -> list[str]:
+    """Warnings of options for text that the reader of another kind of file does not look at."""
+    idle = [] if source.kind == "text" else [name for name, value in given._asdict().items() if value not in (None, 0, [])]
+    names = [f"--{name.replace('_', '-')}" for name in idle if name not in _OF_USE.get(source.kind, ("na_values",))]
+    return [f"{name} is for text, and has no effect on {source.name}" for name in names]
 
 
 def _shown(source: Any) -> str:
@@ -178,7 +194,7 @@ def _open_name(name: str, options: Options) -> Source:
     paths = expand(file)
     if paths is not None:
         return _open_places([local(path) for path in paths], options, file)
-    path = Path(file).expanduser()
+    path = Path(file if os.path.exists(file) else os.path.expanduser(file))
     if not path.exists():
         nowhere = " is a symbolic link that leads nowhere" if path.is_symlink() else f" does not exist{similar(path)}"
         raise UnknownSourceError(f"{file}{nowhere}.")
@@ -230,11 +246,15 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
         return picked(open_raw_stream(stream, name, options), options.wanted)
     feed = Feed(name, stream=stream)
     first = next((piece for piece in _peeked(feed)), b"")
+    ending = ending_by_head(first, name)
     if first.lstrip()[:1] in (b"{", b"["):
+        refuse_array(first, name)
         return open_jsonl(feed, options)
-    if first.startswith((b"\x93NUMPY", b"PAR1", b"\x89HDF", b"PK\x03\x04")):
+    if ending == ".mtx":
+        raise UnknownSourceError(f"{name} is in Matrix Market format, which cannot be read from a pipe: give the file itself.")
+    if ending not in (None, ".txt"):
         raise UnknownSourceError(
-            f"{name} gives a binary file, which must be searched: give the file itself, or raw rows with --features and --dtype."
+            f"{name} gives a binary file ({ending}), which must be searched: give the file itself, or raw rows with --features and --dtype."
         )
     return open_text(feed, options, ",")
 

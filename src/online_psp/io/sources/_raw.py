@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -9,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._bytes import clear_file, pieces_of
+from online_psp.io.sources._bytes import COMPRESSED, clear_file, pieces_of
 from online_psp.io.sources._chunks import ahead
 from online_psp.io.sources._identity import HeadPrint
 from online_psp.io.sources._numpy import STEP_BYTES, as_table, exactly, mapped, pass_over, table_source
@@ -17,6 +18,10 @@ from online_psp.io.sources._options import Options
 from online_psp.io.sources._places import Place
 from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, UnknownSourceError, reason, recut, working_dtype
 
+_PACKED = re.compile(  # more of it than the first bytes, which numbers may have too
+    rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\x0d\xff]|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd", re.DOTALL
+)
+_PACKED_BYTES = 10
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -24,8 +29,12 @@ def open_raw(place: Place, options: Options) -> Source:
     """Open a file that holds rows of numbers, one after the other, and nothing else."""
     if options.features is None:
         raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--features, --dtype).")
+    if place.short.lower().endswith(COMPRESSED):
+        return open_raw_stream(clear_file(place.open(), place.name), place.name, options)
     if place.path is None:
         return open_raw_stream(place.open(), place.name, options)
+    with place.open() as file:
+        _refuse_packed(file.read(_PACKED_BYTES), place.name)
     features, kind = options.features, _raw_kind(options.dtype, place.name)
     size, row = place.path.stat().st_size, features * kind.itemsize
     if size % row:
@@ -35,6 +44,12 @@ def open_raw(place: Place, options: Options) -> Source:
     read = mapped(array, options)
     schema = {**options.schema(), "stored": kind.str}
     return Source(place.name, features, working, read, size // row, kind="raw", prints=(place.print(),), schema=schema, **options.common())
+
+
+def _refuse_packed(head: bytes, name: str) -> None:
+    """Refuse compressed data, whose bytes would be taken as numbers."""
+    if _PACKED.match(head):
+        raise SourceError(f"{name} is compressed, and raw rows are read as they are: decompress it first.")
 
 
 def _raw_kind(dtype: Any, name: str) -> np.dtype[Any]:
@@ -63,6 +78,8 @@ def open_raw_stream(file: BinaryIO, name: str, options: Options) -> Source:
                     yield Chunk(0, np.zeros((0, features), kind), {})
                     continue
             else:
+                if not known.head:
+                    _refuse_packed(piece[:_PACKED_BYTES], name)
                 known.saw(piece)
                 passed = min(skip, len(piece))
                 skip -= passed

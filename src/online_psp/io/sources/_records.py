@@ -119,10 +119,11 @@ def open_records(records: Records, name: str, unit: str, options: Options, kind:
         chosen = [shape.names[at] if shape.widths[at] == 1 else f"{shape.names[at]}.{i}"
                   for at in shape.choice.features for i in range(shape.widths[at])]  # fmt: skip
         notes.insert(0, f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}")
+    schema = {name: value for name, value in options.text._asdict().items() if name in ("decimal", "thousands", "skip_rows") and value}
     prints = (feed.place.print(),) if feed.place is not None else (feed.print,) if feed.print is not None else ()
     return Source(
         name, sum(widths), working_dtype(np.float64, options.dtype, name), read, once=once, feature_names=chosen, places=where,
-        notes=notes, warnings=warnings, kind=kind, prints=prints, schema={**options.schema(), "header": before > 0},
+        notes=notes, warnings=warnings, kind=kind, prints=prints, schema={**options.schema(), **schema, "header": before > 0},
         column_numbers=[at for at in shape.choice.features for _ in range(shape.widths[at])], **options.common(),
     )  # fmt: skip
 

@@ -33,9 +33,12 @@ def suspicion(name: str | None, values: Array, shown: Sequence[str] | None = Non
     shown : sequence of str, optional
         The first values as the file has them.
     """
-    if len(values) < _FEWEST_ROWS or not np.isfinite(values).all():
+    if not len(values) or not np.isfinite(values).all():
         return None
     example = ", ".join(shown or [f"{value:.15g}" for value in values[:3]])
+    label = f"has whole numbers ({example}, …) that are labels, by its name" if _is_label(name) else None
+    if len(values) < _FEWEST_ROWS:
+        return label if (values == np.floor(values)).all() else None
     steps = np.diff(values)
     if steps[0] > 0 and (np.abs(steps - steps[0]) <= 1e-6 * steps[0]).all():
         return f"counts evenly ({example}, …), as row numbers and times do"
@@ -46,9 +49,7 @@ def suspicion(name: str | None, values: Array, shown: Sequence[str] | None = Non
         what = f"has dates ({example}, …)"
     elif (steps > 0).all() and any(low < values[0] and values[-1] < high for low, high in _UNIX):
         what = f"has times ({example}, …)"
-    elif _is_label(name):
-        what = f"has whole numbers ({example}, …) that are labels, by its name"
-    return what
+    return what or label
 
 
 def _is_label(name: str | None) -> bool:
