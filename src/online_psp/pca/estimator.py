@@ -254,6 +254,8 @@ class OnlinePCA(Usable):
     def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: only its shape and finiteness are checked.
 
+        Samples may wait to be learned together, up to 32 of them. Whatever uses the model has them learned first.
+
         Parameters
         ----------
         x : (D,)
