@@ -386,6 +386,38 @@ def test_weights_that_cancel_give_no_directions(tmp_path: Path) -> None:
         model.components_  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["sums", "place"])
+def test_sums_of_pairs_whose_squares_overflow(name: str, tmp_path: Path) -> None:
+    X = rows(60, 6)
+    X[::7, 2] = np.nan
+    OnlinePCA(2, missing="impute").fit(X).save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", f"stream.careful.pairs.{name}", 1e200)
+    with pytest.raises(ModelFileError, match="sums that are larger than any"):
+        OnlinePCA.load(tmp_path / "m.psp")
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_numbers_that_overflow_in_a_decomposition_are_said_in_our_words(single: bool) -> None:
+    model, X = SM(3, 6, M0=1e-202 * np.eye(3)), rows(400, 6)
+
+    def learn() -> None:
+        for part in X if single else [X]:
+            (model.fit_next if single else model.fit_block)(part)
+        model.get_components()
+
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="The model is no longer finite"):
+        learn()
+
+
+def test_errors_of_a_function_of_the_users_keep_their_words() -> None:
+    def rate(t: int) -> float:
+        np.linalg.inv(np.zeros((2, 2)))
+        return 0.1
+
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        SM(3, 6, learning_rate=rate).fit_block(rows(20, 6))
+
+
 def test_groups_of_features_that_are_no_numbers_of_features(tmp_path: Path) -> None:
     OnlinePCA(3, robust=True).fit(rows(30, 6)).save(tmp_path / "m.psp")
     forged(tmp_path / "m.psp", "stream.careful.groups", 0.5)

@@ -16,6 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from PIL import Image
@@ -282,3 +284,20 @@ def test_a_frame_with_text_and_an_anndata_object_say_what_to_do() -> None:
         shape = (2, 2)
 
     refused(AnnData(), r"pass adata\.X .*the path of its \.h5ad file, or use online_psp\.integrations\.anndata\.fit\(adata, 50\)")
+
+
+@pytest.mark.parametrize("max_memory", [1 << 30, 70_000])
+def test_a_parquet_file_whose_columns_contradict_their_statistics_is_damaged(tmp_path: Path, max_memory: int) -> None:
+    """Arrow ends the process that asks for the description of such a column."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({f"x{i}": np.arange(3000.0) + i for i in range(5)}), path)
+    data = path.read_bytes()
+    optional = b"%\x02\x18\x02x2"
+    assert data.count(optional) == 1, "the footer is written in another way than it was: the test has to find the column anew"
+    path.write_bytes(data.replace(optional, b"%\x00\x18\x02x2"))
+    refused(path, "damaged|not a whole Parquet", max_memory=max_memory)
+
+
+@pytest.mark.parametrize(("option", "value"), [("max_memory", "1G"), ("max_memory", True), ("features", "3")])
+def test_numbers_that_are_none_are_said(option: str, value: Any) -> None:
+    refused(np.zeros((4, 3)), f"{option} is a number", **{option: value})

@@ -126,10 +126,13 @@ def _purpose(original: Path, path: Path, rng: np.random.Generator, count: int, t
                 _spoil(arrays, rng)
             else:
                 _forge(run if run and rng.random() < 0.5 else state, rng)
-        tally["tried"] += 1
         began = time.process_time()
         try:
             model_file.write(path, Contents(found.kind, arrays, state, run))
+        except ValueError:  # a number was multiplied beyond all numbers: no such file can be made
+            continue
+        tally["tried"] += 1
+        try:
             model = saved.load(path)
         except ModelFileError:
             tally["refused"] += 1

@@ -24,8 +24,10 @@ from online_psp.engine.checks import (
     checked_step,
     checked_steps,
     finite_gram,
+    in_our_words,
     not_finite,
     sum_of_squares,
+    worded,
 )
 from online_psp.engine.libraries import Library
 from online_psp.engine.locks import InterruptsWait, model_lock
@@ -91,14 +93,18 @@ class StreamingAlgorithm(Provided):
         with self._lock:  # and interrupts do not wait, which would take a third of the time of a sample
             if step is not None:
                 step = checked_step(step, "step", self.most_step)
-            if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
-                return self._take_open(x, step)  # the usual case, in which even one more call would cost time
-            row = self._check_row(x)
-            if self._started:
-                return self._take_open(row, step)
-            self._check_first(row)
-            return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
+            try:
+                if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
+                    return self._take_open(x, step)  # the usual case, in which even one more call would cost time
+                row = self._check_row(x)
+                if self._started:
+                    return self._take_open(row, step)
+                self._check_first(row)
+                return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
+            except ValueError as error:
+                raise in_our_words(error) from None
 
+    @worded
     def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Any:
         """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
 
@@ -124,6 +130,7 @@ class StreamingAlgorithm(Provided):
             grams = self._check_finite(rows, rates)
             return self._learn(rows, rates, grams)
 
+    @worded
     def feed(self, rows: AnyRows, shares: Floats) -> None:
         """Learn from finite samples, given their shares in a weighted average of all samples; only after the start."""
         with self._lock:
@@ -154,6 +161,7 @@ class StreamingAlgorithm(Provided):
 
     # Reading
 
+    @worded
     def get_components(self, orthogonalize: bool = True) -> Any:
         """The basis found so far.
 
@@ -186,6 +194,7 @@ class StreamingAlgorithm(Provided):
         Q, R = qr(basis.T, mode="economic", check_finite=False)
         return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype))
 
+    @worded
     def principal_components(self) -> tuple[Any, Floats]:
         """The principal components of the model, in order, with their variances.
 

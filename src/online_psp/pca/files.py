@@ -241,7 +241,11 @@ def _check_careful(state: StreamState, careful: CarefulState, stream: Stream) ->
         raise ModelFileError("its rows with holes have less noise than others, or negative weights")
     if careful.pairs is not None and (careful.pairs.weights < 0).any():
         raise ModelFileError("its pairs have negative weights")
-    if careful.pairs is not None and max(float(np.abs(each).max()) for each in careful.pairs[1:3]) > _LARGEST_SUM:
+    pairs = careful.pairs
+    if pairs is not None and (
+        np.abs(pairs.products).max(initial=0.0) > _LARGEST_SUM
+        or max(np.abs(each).max(initial=0.0) for each in (pairs.sums, pairs.place)) > np.sqrt(_LARGEST_SUM)
+    ):
         raise ModelFileError("its pairs have sums that are larger than any")
     if len(careful.rows) and len(careful.rows) >= parts.room:
         raise ModelFileError("it has kept more rows than it should")

@@ -115,8 +115,9 @@ class Pairs:
         matrix = self.covariance(center)
         if deviations is not None:
             matrix = matrix / deviations / deviations[:, np.newaxis]
-        values, vectors = eigh(matrix, check_finite=False)
-        if not np.isfinite(values).all():  # which only a forged file can lead to
+        whole = bool(np.isfinite(matrix).all())
+        values, vectors = eigh(matrix, check_finite=False) if whole else (np.zeros(0), matrix)
+        if not whole or not np.isfinite(values).all():  # which only a forged file can lead to
             raise ValueError("The covariances of the model are not finite, so it has no directions: its file is not one that was saved.")
         values = nearest_positive(values[::-1])
         return ReadOut(np.ascontiguousarray(vectors.T[::-1][:rank]), values[:rank])

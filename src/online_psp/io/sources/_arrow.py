@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -26,6 +28,13 @@ STREAM = b"\xff\xff\xff\xff"
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TOGETHER = 64  # columns to turn into rows at a time
 _LOOKED_AT = 8  # columns of whole numbers to check for row numbers and labels
+_WIDEST = """
+import sys
+import pyarrow.parquet
+found = pyarrow.parquet.read_metadata(sys.argv[1])
+for group in (found.row_group(number) for number in range(found.num_row_groups)):
+    print(max((group.column(at).total_uncompressed_size for at in range(group.num_columns)), default=0))
+"""
 
 
 class Table(NamedTuple):
@@ -133,11 +142,25 @@ def _schema(place: Place, parquet: bool, options: Options) -> tuple[Any, int]:
         with _ipc(place) as file:
             return file.schema, sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
     with place.open() as stream, pq.ParquetFile(place.path or stream) as file:
-        for group in range(file.num_row_groups):
-            found = file.metadata.row_group(group)
-            widest = max((found.column(at).total_uncompressed_size for at in range(found.num_columns)), default=0)
-            options.check(widest, f"a column of row group {group}", place.name)
+        sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
+        if max(sizes, default=0) > options.max_memory:
+            for group, widest in enumerate(_widest_columns(place, file)):
+                options.check(widest, f"a column of row group {group}", place.name)
         return file.schema_arrow, file.metadata.num_rows
+
+
+def _widest_columns(place: Place, file: Any) -> list[int]:
+    """Size of the largest column of each row group, unpacked.
+
+    Found in another process where that is possible, because Arrow ends the process that asks for the columns of some damaged files.
+    """
+    if place.path is None:
+        groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+        return [max((found.column(at).total_uncompressed_size for at in range(found.num_columns)), default=0) for found in groups]
+    done = subprocess.run([sys.executable, "-P", "-c", _WIDEST, str(place.path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SourceError(f"{place.name} is not a whole Parquet file (its list of columns is damaged).")
+    return [int(word) for word in done.stdout.split()]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import sys
 import weakref
@@ -118,6 +119,8 @@ def open_source(
         If the data cannot be used. Its subclasses: `UnknownSourceError`, if something is not recognised as a source, and
         `MissingExtraError`, if the library for a format is not installed.
     """
+    _check_number(max_memory, "max_memory is a number of bytes")
+    _check_number(features, "features is a number of columns")
     if features is not None and features < 1:
         raise UnknownSourceError(f"A row must have at least 1 feature; got {features}.")
     if missing not in ("error", "keep"):
@@ -154,6 +157,12 @@ def _without_effect(source: Source, given: TextOptions) -> list[str]:
 
 def _shown(source: Any) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"the {type(source).__name__}"
+
+
+def _check_number(value: Any, said: str) -> None:
+    """Raise an UnknownSourceError for what is neither a number nor None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+        raise UnknownSourceError(f"{said}; got {value!r}.")
 
 
 def _check_dtype(dtype: Any, features: int | None) -> None:
