@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 DEMO_READY := $(VENV)/.demo-ready
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 .PHONY: demo test test-interpreted lint docs docs-check release-check bench torture comparison-page experiments-page clean
 
@@ -45,12 +46,13 @@ release-check: | $(BIN)/python
 	$(BIN)/pip install --quiet 'build>=1.2' 'twine>=6.0'
 	$(BIN)/python -m tests.release_check
 
+# Two processes with one thread of BLAS each: threads of two processes keep each other from the cores.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal
 
 # The same kernels as plain Python, on small sizes.
 test-interpreted: $(READY)
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py tests/test_smallest.py
+	NUMBA_DISABLE_JIT=1 $(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py tests/test_smallest.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -418,6 +418,13 @@ def test_errors_of_a_function_of_the_users_keep_their_words() -> None:
         SM(3, 6, learning_rate=rate).fit_block(rows(20, 6))
 
 
+def test_axes_that_are_longer_than_any(tmp_path: Path) -> None:
+    OnlinePCA(2, axes="stable").fit(rows(200, 60)).save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", "stream.axes", 1e308)
+    with pytest.raises(ModelFileError, match="axes are longer than any"):
+        OnlinePCA.load(tmp_path / "m.psp")
+
+
 def test_groups_of_features_that_are_no_numbers_of_features(tmp_path: Path) -> None:
     OnlinePCA(3, robust=True).fit(rows(30, 6)).save(tmp_path / "m.psp")
     forged(tmp_path / "m.psp", "stream.careful.groups", 0.5)

@@ -101,7 +101,7 @@ class StreamingAlgorithm(Provided):
                     return self._take_open(row, step)
                 self._check_first(row)
                 return np.asarray(self._start_with(row[np.newaxis], self._rates(0, self.K))[0])
-            except ValueError as error:
+            except (ValueError, ArithmeticError) as error:
                 raise in_our_words(error) from None
 
     @worded

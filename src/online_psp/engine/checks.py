@@ -180,10 +180,15 @@ def check_learned(*arrays: Array) -> None:
         raise ValueError(_NOT_FINITE)
 
 
-def in_our_words(error: ValueError) -> ValueError:
-    """The error to raise in place of one from a matrix decomposition, which says nothing about the model; any other error stays."""
+def in_our_words(error: ValueError | ArithmeticError) -> ValueError | ArithmeticError:
+    """The error to raise in place of one from a matrix decomposition, or from arithmetic of ours, which says nothing about the model.
+
+    Any other error stays, such as that of a function that the user gave.
+    """
     names = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     inside = names[1 + max((i for i, name in enumerate(names) if name.startswith("online_psp")), default=-1) :]
+    if isinstance(error, ArithmeticError):
+        return error if inside else ValueError(_NOT_FINITE)
     decomposed = bool(inside) and inside[0].startswith(("numpy.", "scipy.")) and any("linalg" in name for name in inside)
     return ValueError(_NOT_FINITE) if decomposed else error
 
@@ -195,7 +200,7 @@ def worded(method: F) -> F:
     def call(*args: Any, **options: Any) -> Any:
         try:
             return method(*args, **options)
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:
             said = in_our_words(error)
             if said is error:
                 raise

@@ -27,6 +27,7 @@ from online_psp.pca.stream import Stream
 from online_psp.pca.units import largest_for
 from online_psp.pca.view import View, flip_signs
 
+_LONGEST_AXIS = 10.0  # entry of an axis, of which the true ones are at most 1
 _LARGEST_WEIGHT, _LARGEST_SUM = 1e30 * MOST_WEIGHT, 1e300
 _LEAST_SHARE = np.finfo(
     np.float64
@@ -186,6 +187,8 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
 
 def _check_sizes(state: StreamState, stream: Stream) -> None:
     """Raise a ModelFileError for numbers so large that no accepted rows lead to them: computing with them would overflow."""
+    if state.axes is not None and not np.abs(state.axes).max(initial=0.0) < _LONGEST_AXIS:
+        raise ModelFileError("its axes are longer than any")
     largest = 10.0 * largest_for(stream.dtype)
     moments, scatter = state.moments, state.scatter
     parts = moments.parts

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
-from online_psp.engine.checks import check_learned
+from online_psp.engine.checks import check_learned, worded
 from online_psp.engine.libraries import to_host
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Moments, Sums, following
@@ -92,6 +92,7 @@ class Stream:
 
     # Reading
 
+    @worded
     def view(self) -> View:
         """The view for reading, cached until more is learned."""
         with self.lock:
@@ -101,6 +102,7 @@ class Stream:
                 self._view = self._view_of(self.read_out() if now is None else now.read_out(), now)
             return self._view
 
+    @worded
     def glance(self) -> View:
         """As `view`, but cheaper, for `fit_next`: the directions are as of the last block, and have half of their digits."""
         with self.lock:
@@ -212,6 +214,7 @@ class Stream:
             self._waiting.room = 0
             self._learn(rows, weights, times)
 
+    @worded
     def _learn(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
         self.check_whole()
         try:
