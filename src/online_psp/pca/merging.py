@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from online_psp.engine.checks import worded
 from online_psp.engine.moments import Merged, merge_moments
 from online_psp.engine.types import Array
 from online_psp.pca.exact import Kept, ReadOut, Scatter, leading_directions
@@ -11,6 +12,7 @@ from online_psp.pca.merging_careful import merge_careful, to_one_clock
 from online_psp.pca.stream import Stream
 
 
+@worded
 def merge(mine: Stream, theirs: Stream) -> Stream:
     """A new stream that has seen the rows of both, with the settings of the first.
 

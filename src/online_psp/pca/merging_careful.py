@@ -28,7 +28,7 @@ def merge_careful(mine: Stream, theirs: Stream) -> Stream:
     merged.share, merged.rank, merged.unit = mine.share, mine.rank, units[0] or units[1]
     merged.components, merged.axes = mine.components, mine.axes
     factor = merged.unit / units[1] if units[1] else 1.0
-    counted = 1.0 - one.gross_share, 1.0 - two.gross_share
+    counted = [max(1.0 - part.gross_share, float(np.finfo(np.float64).eps)) for part in (one, two)]
     merged.last_time = to_one_clock(mine, one.moments, theirs, two.moments)
     center = mine.settings.center
     moments, between = merge_partial(one.moments, two.moments.scaled(factor), center)
