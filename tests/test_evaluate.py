@@ -143,7 +143,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]
     names = ("Mine", "KeepsAll", "Dies", "DiesAtOnce", "Prints")
     algorithms: dict[str, Any] = {name: f"{HERE}:{name}" for name in names}
     plan = Plan(trials=2, builtin=False, jobs=2)
-    result = evaluate("spiked:D=400,K=3,rho=0.01,N=2500", algorithms=algorithms, plan=plan, out=out)
+    result = evaluate("spiked:D=400,K=3,rho=0.01,N=5000", algorithms=algorithms, plan=plan, out=out)
     return result.rows, out
 
 
@@ -175,7 +175,7 @@ def test_a_slow_reading_is_not_held_against_a_class_thirty_times(X: Floats) -> N
 def test_a_class_that_keeps_all_rows_cannot_hide_it(isolated: tuple[list[Row], Path]) -> None:
     found, _ = isolated
     most = {label: max(row.value for row in of(found, label, "growth_mib")) for label in ("Mine", "KeepsAll")}
-    rows_mib = 2500 * 400 * 8 / 2**20
+    rows_mib = 5000 * 400 * 8 / 2**20
     assert of(found, "KeepsAll", "score")[0].value < 1e-6, "it is exact"
     assert most["KeepsAll"] > rows_mib, f"it holds {rows_mib:.0f} MiB of rows, and {most['KeepsAll']:.1f} MiB were seen"
     least = min(row.value for row in of(found, "Mine", "growth_mib"))  # the first pass may still load libraries
@@ -191,7 +191,7 @@ def test_what_a_class_prints_is_its_own_affair(isolated: tuple[list[Row], Path])
 
 def test_the_process_gives_what_this_process_gives(isolated: tuple[list[Row], Path]) -> None:
     found, _ = isolated
-    here = evaluate("spiked:D=400,K=3,rho=0.01,N=2500", algorithms={"Mine": Mine}, plan=Plan(trials=2, builtin=False, isolate=False))
+    here = evaluate("spiked:D=400,K=3,rho=0.01,N=5000", algorithms={"Mine": Mine}, plan=Plan(trials=2, builtin=False, isolate=False))
     for metric in ("err_batch", "err_pop", "score"):
         np.testing.assert_allclose(
             [row.value for row in of(found, "Mine", metric)], [row.value for row in of(here.rows, "Mine", metric)], rtol=1e-9
