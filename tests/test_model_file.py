@@ -425,6 +425,13 @@ def test_axes_that_are_longer_than_any(tmp_path: Path) -> None:
         OnlinePCA.load(tmp_path / "m.psp")
 
 
+def test_variances_that_have_faded_to_nothing_explain_no_more_than_all(tmp_path: Path) -> None:
+    OnlinePCA(2, axes="stable").fit(rows(3, 6)).save(tmp_path / "m.psp")
+    forged(tmp_path / "m.psp", "stream.scatter.matrix", 5e-324)
+    model = OnlinePCA.load(tmp_path / "m.psp")
+    assert model.explained_variance_ratio_.sum() <= 1.0, f"{model.explained_variance_ratio_.sum()} of the variance is explained"
+
+
 def test_groups_of_features_that_are_no_numbers_of_features(tmp_path: Path) -> None:
     OnlinePCA(3, robust=True).fit(rows(30, 6)).save(tmp_path / "m.psp")
     forged(tmp_path / "m.psp", "stream.careful.groups", 0.5)

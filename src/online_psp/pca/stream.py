@@ -45,6 +45,7 @@ _ONE = np.ones(1)
 _DOUBLED = 20.0  # doublings of the weights within a piece of rows that is learned as a whole, safe in single precision too
 _MOST_SUMMED = 2.0**20  # largest weight in the algorithm's running sum before it begins anew
 _LEAP = 8.0  # times its variance that one row may add to a feature before rows are divided by another deviation
+_FAINTEST = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)  # total variance in units of the stream, at the least
 _RESCALE = 0.2  # largest difference, in logarithms, of a deviation from the divisor of the rows
 
 
@@ -121,6 +122,8 @@ class Stream:
         unit = self._unit * (1.0 if now is None else now.factor)
         varying = float((m.variance > 0).sum())
         scale, total = (1.0, varying) if standardize else (1.0 / unit, m.total_variance if found.total is None else found.total)
+        if total < _FAINTEST:  # faded so far that sums of its parts are mostly rounding
+            found, total = found._replace(variances=np.zeros_like(found.variances)), 0.0
         excess = float(found.variances.sum()) / max(total, np.finfo(np.float64).tiny)
         return View(
             flip_signs(found.components),
