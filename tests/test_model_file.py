@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors import safe_open
+from scipy import sparse
 
 from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
 from online_psp.algorithms import StreamingAlgorithm
@@ -430,6 +431,17 @@ def test_variances_that_have_faded_to_nothing_explain_no_more_than_all(tmp_path:
     forged(tmp_path / "m.psp", "stream.scatter.matrix", 5e-324)
     model = OnlinePCA.load(tmp_path / "m.psp")
     assert model.explained_variance_ratio_.sum() <= 1.0, f"{model.explained_variance_ratio_.sum()} of the variance is explained"
+
+
+def test_a_running_sum_of_rows_that_weigh_next_to_nothing(tmp_path: Path) -> None:
+    OnlinePCA(2).fit(sparse.csr_array(rows(200, 60))).save(tmp_path / "m.psp")
+    found = model_file.read(tmp_path / "m.psp")
+    state = json.loads(json.dumps(found.state))
+    assert state["stream"]["moments"]["parts"]["weight"] == 200.0
+    state["stream"]["moments"]["parts"]["weight"] = 1e-320
+    model_file.write(tmp_path / "m.psp", found._replace(state=state))
+    with pytest.raises(ModelFileError, match="larger than any that are learned"):
+        OnlinePCA.load(tmp_path / "m.psp")
 
 
 def test_groups_of_features_that_are_no_numbers_of_features(tmp_path: Path) -> None:

@@ -193,6 +193,9 @@ def _check_sizes(state: StreamState, stream: Stream) -> None:
     moments, scatter = state.moments, state.scatter
     parts = moments.parts
     values = [each for each in (moments.mean, *(() if parts is None else (parts.origin, parts.moved))) if each is not None]
+    if parts is not None and parts.sum is not None and parts.weight:
+        with np.errstate(over="ignore"):
+            values.append(parts.sum / parts.weight)
     values += [part.rows for part in (state.kept, scatter, state.careful) if part is not None]
     squares = [moments.variance]
     if scatter is not None:
