@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,19 @@ def test_very_wide_rows_do_not_wait_in_a_large_buffer() -> None:
     for x in X:
         model.fit_next(x)
     same(model, OnlinePCA(2, oversample=1).fit(X))
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 10_000])
+def test_weight_taken_from_gross_rows_is_said_whoever_has_them_learned(every: int) -> None:
+    X = stream(1500, 20)
+    X[700::5] += 300.0
+    model = OnlinePCA(2, oversample=2, robust=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for i, x in enumerate(X):
+            model.fit_next(x)
+            if i % every == 0:
+                _ = model.n_samples_seen_
+    taken = [warning for warning in said if "robust=True has taken" in str(warning.message)]
+    assert len(taken) == 1, f"{len(taken)} warnings where one was expected, with a read every {every} rows"
+    assert taken[0].filename == __file__, "the warning does not point at the call"

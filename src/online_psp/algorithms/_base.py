@@ -20,15 +20,13 @@ from online_psp.engine.checks import (
     check_block_size,
     check_count,
     check_dtype,
-    check_learned,
     checked_step,
     checked_steps,
     finite_gram,
-    in_our_words,
     not_finite,
     sum_of_squares,
-    worded,
 )
+from online_psp.engine.finite import check_learned, in_our_words, worded
 from online_psp.engine.libraries import Library
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Sums

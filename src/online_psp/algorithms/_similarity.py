@@ -16,7 +16,8 @@ from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._blockwise import orthonormal_rows
 from online_psp.algorithms._similarity_blocks import FAINT, ILL, Learned, Scale, Watch, expand_open, settle, work_for
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_learned, check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.checks import check_number, check_rate, check_start, checked_step, evaluate_rate, not_finite
+from online_psp.engine.finite import check_learned
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.sizes import CENTRE_BYTES, LARGE_STACK, FixedCost, tiled_block_rows, tiled_open_rows
 from online_psp.engine.store import DenseStore, Store, least_scale

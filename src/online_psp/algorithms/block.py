@@ -50,7 +50,8 @@ from online_psp.algorithms._provided import BlockSize
 from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms._sparse_state import SparseRunning, check, described, rows_again, running_sum
 from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares, worded
+from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares
+from online_psp.engine.finite import worded
 from online_psp.engine.moments import Sums, following, weights_left
 from online_psp.engine.row_products import centred, joined
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows

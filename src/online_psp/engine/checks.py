@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
-import traceback
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,8 +12,6 @@ from numpy.typing import ArrayLike
 from online_psp.engine.blas import dot, gram
 from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.types import Array, Floats, Rate
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
@@ -169,44 +164,6 @@ def checked_steps(steps: Any, n: int, most: float) -> Floats:
     if wrong.any():
         checked_step(array[int(np.argmax(wrong))], f"steps[{int(np.argmax(wrong))}]", most)
     return array
-
-
-_NOT_FINITE = "The model is no longer finite: its steps are too large, or its file was tampered with; start anew."
-
-
-def check_learned(*arrays: Array) -> None:
-    """Raise a ValueError if learned arrays are not finite: they overflowed, or came from a manipulated file that passed its checks."""
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise ValueError(_NOT_FINITE)
-
-
-def in_our_words(error: ValueError | ArithmeticError) -> ValueError | ArithmeticError:
-    """The error to raise in place of one from a matrix decomposition, or from arithmetic of ours, which says nothing about the model.
-
-    Any other error stays, such as that of a function that the user gave.
-    """
-    names = [str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(error.__traceback__)]
-    inside = names[1 + max((i for i, name in enumerate(names) if name.startswith("online_psp")), default=-1) :]
-    if isinstance(error, ArithmeticError):
-        return error if inside else ValueError(_NOT_FINITE)
-    decomposed = bool(inside) and inside[0].startswith(("numpy.", "scipy.")) and any("linalg" in name for name in inside)
-    return ValueError(_NOT_FINITE) if decomposed else error
-
-
-def worded(method: F) -> F:
-    """Decorate a method of a model so that it raises errors `in_our_words`."""
-
-    @functools.wraps(method)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return method(*args, **options)
-        except (ValueError, ArithmeticError) as error:
-            said = in_our_words(error)
-            if said is error:
-                raise
-            raise said from None
-
-    return call  # type: ignore[return-value]
 
 
 def check_variances(value: ArrayLike, K: int) -> Floats:

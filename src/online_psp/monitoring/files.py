@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,7 +61,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str], run: dict[str, Any] | N
         if detector is not None and type(detector) is not Cusum:
             raise TypeError(f"A monitor whose detector is {type(detector).__name__} cannot be saved in a model file; pickle it.")
         on_drift = monitor.on_drift if isinstance(monitor.on_drift, str) else _FUNCTION
-        arrays, learned = flatten(_state(monitor))
+        arrays, learned = flatten(monitor._state())
         state: dict[str, Any] = {
             "parameters": _Parameters(monitor.alpha, monitor.learn_outliers, on_drift, monitor.refresh, monitor._recent.size)._asdict(),
             "fast_half_life": monitor.fast_half_life,
@@ -136,23 +135,10 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
         raise ModelFileError("one of its two models has learned nothing")
     if fast is not None and fast.n_features_in_ != model.n_features_in_:
         raise ModelFileError("its two models do not have the same features")
-    _restore(monitor, state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
+    monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
     rows = _recent(fields, model.n_features_in_, given.recent) if begun else None
     monitor._recent.restore(rows, _recent_times(fields, monitor._memory, 0 if rows is None else len(rows)))
     return monitor
-
-
-def _state(monitor: Monitor) -> MonitorState:
-    overlap = None if math.isnan(monitor.overlap) else monitor.overlap
-    places, judge = monitor._places.state, monitor._judge.state
-    return MonitorState(monitor.n_rows, monitor.n_left_out, overlap, monitor._last_time, places, judge)
-
-
-def _restore(monitor: Monitor, state: MonitorState, fast: OnlinePCA | None, alarms: list[Alarm]) -> None:
-    monitor.n_rows, monitor.n_left_out, monitor._last_time = state.n_rows, state.n_left_out, state.last_time
-    monitor.overlap = math.nan if state.overlap is None else state.overlap
-    monitor._places.state, monitor._fast, monitor.alarms = state.places, fast, alarms
-    monitor._judge.restore(state.judge)
 
 
 def _check(state: MonitorState, memory: Memory, begun: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,9 @@ from online_psp.monitoring.scores import Snapshot, chart_values, check_full, sna
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_half_life, check_times
+
+if TYPE_CHECKING:
+    from online_psp.monitoring.files import MonitorState
 
 OnDrift: TypeAlias = str | Callable[["Monitor", Alarm], Any]
 
@@ -368,6 +371,19 @@ class Monitor:
         from online_psp.monitoring.files import load
 
         return load(path, cls, on_drift)
+
+    def _state(self) -> MonitorState:
+        from online_psp.monitoring.files import MonitorState
+
+        overlap = None if math.isnan(self.overlap) else self.overlap
+        return MonitorState(self.n_rows, self.n_left_out, overlap, self._last_time, self._places.state, self._judge.state)
+
+    def _restore(self, state: MonitorState, fast: OnlinePCA | None, alarms: list[Alarm]) -> None:
+        """Restore a state."""
+        self.n_rows, self.n_left_out, self._last_time = state.n_rows, state.n_left_out, state.last_time
+        self.overlap = math.nan if state.overlap is None else state.overlap
+        self._places.state, self._fast, self.alarms = state.places, fast, alarms
+        self._judge.restore(state.judge)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

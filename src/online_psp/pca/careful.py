@@ -22,7 +22,7 @@ import numpy as np
 
 from online_psp.algorithms._ritz import Model, advance, principal, rounding
 from online_psp.algorithms.block import BLOCK
-from online_psp.engine.checks import check_learned
+from online_psp.engine.finite import check_learned
 from online_psp.engine.moments import Moments, weights_left
 from online_psp.engine.partial_moments import PartialMoments
 from online_psp.engine.rows import DenseRows

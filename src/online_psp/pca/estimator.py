@@ -170,6 +170,7 @@ class OnlinePCA(Usable):
         if known is not None:
             warn_never_observed(known)
         if self.robust:
+            self._fitted().gross_seen = self._view().gross
             warn_of_gross(self._view().gross)
         return self
 
@@ -200,16 +201,15 @@ class OnlinePCA(Usable):
                 stream = self.__dict__.get("_stream")
                 if stream is None:
                     self._begin(X, sample_weight, times)
-                    warn_of_gross(self._fitted().gross_share)
+                    _warn_of_more(self._fitted())
                     return self
         with stream.lock, InterruptsWait():
             if self._stream is stream:
                 self._check_parameters(stream)
                 rows = check_rows(self, X, stream.settings.dtype, reset=False)
                 check_values(rows, stream.unit, stream.settings.missing == "impute")
-                before = stream.gross_share
                 stream.learn(*_counted(rows, sample_weight, times, stream))
-                warn_of_gross(stream.gross_share, before)
+                _warn_of_more(stream)
                 return self
         return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
 
@@ -298,21 +298,20 @@ class OnlinePCA(Usable):
         rows = DenseRows(row[np.newaxis])
         check_values(rows, stream.unit, stream.settings.missing == "impute")
         with InterruptsWait():
-            before, due = stream.gross_share, stream.refresh_at
+            due = stream.refresh_at
             stream.learn(rows, np.ones(1), times)
             stream.refresh_at = due
-            warn_of_gross(stream.gross_share, before)
-            self._show(stream, row)
+            _warn_of_more(stream, 5)
+            self._show(stream)
             stream.prepare()
             return stream.project(row)
 
     def _settle(self, stream: Stream, row: Array, y: Array) -> Array:
         """Learn the rows that wait, and read out anew if it is time; returns the coordinates of the last row along the axes shown."""
         with InterruptsWait():
-            before = stream.gross_share
             stream.settle()
-            warn_of_gross(stream.gross_share, before)
-            shown = self._show(stream, row)
+            _warn_of_more(stream, 5)
+            shown = self._show(stream)
             stream.prepare()
             return stream.project(row) if shown else y
 
@@ -324,17 +323,16 @@ class OnlinePCA(Usable):
         stream = self._fitted()
         with stream.lock:
             point = np.require(x, stream.dtype, ["C", "A", "W", "E"])
-            self._show(stream, point)
+            self._show(stream)
             stream.prepare()
             return stream.project(point)
 
-    def _show(self, stream: Stream, point: Array) -> bool:
+    def _show(self, stream: Stream) -> bool:
         """Read the components out anew for `fit_next`, if it is time; returns whether it was."""
         weight, anew = stream.weight, stream.refresh_at == 0.0  # after anything but single samples
         if weight < stream.refresh_at or not (anew or stream.cheap_to_read):
             return False
         stream.refresh_at = weight + min(weight / 2, 16 * stream.rank)
-        stream.note_sizes(DenseRows(point[np.newaxis]))
         view = stream.view() if anew else stream.glance()
         components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
@@ -423,3 +421,9 @@ def _counted(
     if weights.all():
         return rows, weights, seconds
     return rows.take(np.flatnonzero(weights)), weights[weights > 0], None if seconds is None else seconds[weights > 0]
+
+
+def _warn_of_more(stream: Stream, depth: int = 4) -> None:
+    """Warn if gross rows have lost too much weight since it was last looked at, whichever call has had them learned."""
+    before, stream.gross_seen = stream.gross_seen, stream.gross_share
+    warn_of_gross(stream.gross_seen, before, depth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from online_psp.engine.checks import worded
+from online_psp.engine.finite import worded
 from online_psp.engine.moments import Merged, merge_moments
 from online_psp.engine.types import Array
 from online_psp.pca.exact import Kept, ReadOut, Scatter, leading_directions

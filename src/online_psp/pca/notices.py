@@ -189,12 +189,12 @@ def warn_never_observed(known: Floats) -> None:
         )
 
 
-def warn_of_gross(share: float, before: float = 0.0) -> None:
+def warn_of_gross(share: float, before: float = 0.0, depth: int = 3) -> None:
     """Warn if gross rows have lost more of the weight of all rows than may pass without a word, and had not before."""
     if before <= GROSS_SHARE < share:
         warnings.warn(
             f"robust=True has taken {100.0 * share:.0f} % of their weight from the rows so far, because some are far from the others "
             "(sample_influence tells which); if those are data, as of another cluster, a heavy tail or a new regime, set robust=False.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=depth,
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.algorithms._base import StreamingAlgorithm
-from online_psp.engine.checks import check_learned, worded
+from online_psp.engine.finite import check_learned, worded
 from online_psp.engine.libraries import to_host
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Moments, Sums, following
@@ -84,6 +84,7 @@ class Stream:
         self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
         self.parameters_seen = True  # whether those of the estimator are as they were when they were last checked
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
+        self.gross_seen = 0.0  # share of the weight taken from gross rows when it was last looked at
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
         self._waiting = Waiting(D, dtype)  # rows of `fit_next`
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
@@ -609,6 +610,7 @@ class Stream:
             m.take_parts(state.moments.parts)
         exact = state.kept or state.scatter
         self.exact, self.model = None if exact is None else exact_from_state(exact, self.rank), model
+        self.gross_seen = self.gross_share
         if model is not None and state.offset is not None:
             self._sums, self._offset = model.running_sum, state.offset.copy()
 
