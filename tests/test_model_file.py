@@ -17,7 +17,7 @@ import pytest
 from safetensors import safe_open
 from scipy import sparse
 
-from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
+from online_psp import ALGORITHMS, FSM, IPCA, SM, OnlinePCA
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.engine.types import Array, Floats
 from online_psp.io import model_file, runs
@@ -408,6 +408,15 @@ def test_numbers_that_overflow_in_a_decomposition_are_said_in_our_words(single: 
 
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="The model is no longer finite"):
         learn()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_numbers_that_overflow_in_a_decomposition_of_a_kernel_are_said_in_our_words(single: bool) -> None:
+    model, X = IPCA(2, 6), rows(40, 6)
+    model.fit_block(X[:20])
+    model._S[:] = np.inf  # by steps that were too large, or by a file that passes its checks
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="The model is no longer finite"):
+        _ = model.fit_next(X[20]) if single else model.fit_block(X[20:])
 
 
 def test_errors_of_a_function_of_the_users_keep_their_words() -> None:

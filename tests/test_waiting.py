@@ -192,3 +192,46 @@ def test_weight_taken_from_gross_rows_is_said_whoever_has_them_learned(every: in
     taken = [warning for warning in said if "robust=True has taken" in str(warning.message)]
     assert len(taken) == 1, f"{len(taken)} warnings where one was expected, with a read every {every} rows"
     assert taken[0].filename == __file__, "the warning does not point at the call"
+
+
+def test_a_row_that_comes_where_there_is_no_room_is_not_lost() -> None:
+    """As after Ctrl-C between the last row that has room and the learning of all of them."""
+    X = stream(1200)
+    model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
+    for x in X[600:]:
+        model._stream.waiting.is_full = False
+        model._settle = lambda stream, row, y: y  # type: ignore[method-assign]
+        assert model.fit_next(x).shape == (3,)
+    same(model, OnlinePCA(3, oversample=4).fit(X))
+
+
+@pytest.mark.parametrize("n", [20, 600])
+def test_more_components_asked_for_between_rows_are_given_from_then_on(n: int) -> None:
+    X = stream(2000)
+    model = OnlinePCA(2, oversample=6)
+    for x in X[:n]:
+        assert model.fit_next(x).shape == (2,)
+    model.n_components = 4
+    for i, x in enumerate(X[n:]):
+        assert model.fit_next(x).shape == (4,), f"after {i} more rows"
+
+
+@pytest.mark.parametrize("options", [{}, {"whiten": True}, {"dtype": np.float32}], ids=["plain", "whitened", "single"])
+def test_rows_are_projected_on_the_components(options: dict[str, Any]) -> None:
+    X = stream(3000).astype(options.get("dtype", np.float64))
+    model = OnlinePCA(3, oversample=8, **options)
+    for x in X:
+        y = model.fit_next(x)
+    expected, size = model.transform(X[-1:])[0], np.abs(model.transform(X)).mean(axis=0)
+    assert (np.abs(y - expected) < 0.05 * size).all(), f"{y} where the components of now give {expected}"
+
+
+@pytest.mark.parametrize("n", [12, 40, 60])
+def test_rows_are_projected_on_components_of_not_long_ago(n: int) -> None:
+    X = stream(n)
+    model = OnlinePCA(3, oversample=8)
+    for x in X:
+        y = model.fit_next(x)
+    apart = X[-1] - model.mean_
+    found = [np.abs(OnlinePCA(3, oversample=8).fit(X[:m]).components_ @ apart - y).max() for m in range(int(n / 1.5), n + 1)]
+    assert min(found) < 1e-6 * np.linalg.norm(apart), f"no model of two thirds of the rows or more gives these coordinates: {min(found)}"

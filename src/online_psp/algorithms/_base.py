@@ -209,8 +209,8 @@ class StreamingAlgorithm(Provided):
             check_learned(components, variances)
             return components if self._library is None else self._library.of(components), variances
 
-    def glance(self) -> tuple[Any, Floats]:
-        """As `principal_components`, but without the rows of an open block where these would cost much."""
+    def glance(self, count: int) -> tuple[Any, Floats]:
+        """As `principal_components`, at least the first `count` of them, but without the rows of an open block if these would cost much."""
         return self.principal_components()
 
     def _principal(self) -> tuple[Array, Floats]:

@@ -8,13 +8,13 @@ from scipy.linalg import eigh
 from online_psp.algorithms._ritz_calm import try_calm
 from online_psp.algorithms._ritz_exact import exactly
 from online_psp.algorithms._ritz_fast import try_fast
-from online_psp.algorithms._ritz_model import RANGE, Model, principal, rounding
+from online_psp.algorithms._ritz_model import RANGE, Model, leading, principal, rounding
 from online_psp.engine.row_products import squares, widened
 from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.sparse_store import SparseStore
 from online_psp.engine.types import Array, Floats
 
-__all__ = ["Model", "advance", "principal", "rounding"]
+__all__ = ["Model", "advance", "leading", "principal", "rounding"]
 
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept

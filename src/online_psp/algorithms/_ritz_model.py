@@ -95,6 +95,20 @@ def principal(model: Model, K: int) -> tuple[Array, Floats]:
     return components, found
 
 
+def leading(model: Model, count: int) -> tuple[Array, Floats] | None:
+    """The first `count` directions, (count, D), with their variances, quicker than all of them and to half of the digits.
+
+    None where fewer are known, or their variances differ too much for that.
+    """
+    B, k = model.basis(), model.k
+    if count > k:
+        return None
+    values, vectors = eigh(model.M, subset_by_index=(k - count, k - 1), check_finite=False)
+    if len(values) < count or not values[0] > RANGE * values[-1]:
+        return None
+    return matmul(np.ascontiguousarray(vectors.T[::-1], dtype=B.dtype), B), values[::-1].copy()
+
+
 def graded_cholesky(A: Floats) -> tuple[Floats, Floats, float]:
     """Scaling d, the upper Cholesky factor of ``diag(d) A diag(d)``, which has a unit diagonal, and its smallest squared pivot, 0 where
     there is none. Only the upper half of A is read.

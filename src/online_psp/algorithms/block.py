@@ -47,7 +47,7 @@ from scipy.linalg import qr
 
 from online_psp.algorithms._base import StreamingAlgorithm
 from online_psp.algorithms._provided import BlockSize
-from online_psp.algorithms._ritz import Model, advance, principal, rounding
+from online_psp.algorithms._ritz import Model, advance, leading, principal, rounding
 from online_psp.algorithms._sparse_state import SparseRunning, check, described, rows_again, running_sum
 from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_rate, checked_step, evaluate_rate, not_finite, sum_of_squares
@@ -361,9 +361,9 @@ class BlockPCA(StreamingAlgorithm):
     def _principal(self) -> tuple[Array, Floats]:
         return principal(self._model, self.K)
 
-    def glance(self) -> tuple[Array, Floats]:
+    def glance(self, count: int) -> tuple[Array, Floats]:
         with self._lock:
-            return self._principal()
+            return leading(self._model, count) or self._principal()
 
     def _covariance_within(self, R: Floats) -> Floats:
         raise NotImplementedError  # `_principal` has no need of it

@@ -31,8 +31,9 @@ def in_our_words(error: ValueError | ArithmeticError) -> ValueError | Arithmetic
     inside = names[1 + max((i for i, name in enumerate(names) if name.startswith("online_psp")), default=-1) :]
     if isinstance(error, ArithmeticError):
         return error if inside else ValueError(_NOT_FINITE)
-    decomposed = bool(inside) and inside[0].startswith(("numpy.", "scipy.")) and any("linalg" in name for name in inside)
-    return ValueError(_NOT_FINITE) if decomposed else error
+    library = bool(inside) and inside[0].startswith(("numpy.", "scipy.")) and any("linalg" in name for name in inside)
+    compiled = bool(inside) and not inside[0] and isinstance(error, np.linalg.LinAlgError)  # frames of kernels have no name
+    return ValueError(_NOT_FINITE) if library or compiled else error
 
 
 def worded(method: F) -> F:

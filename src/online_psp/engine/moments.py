@@ -98,21 +98,24 @@ def following(total: float, shares: Floats) -> Floats:
 
 
 @exact_kernel
-def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Floats, moved: Floats, variance: Floats) -> None:
-    """Centre rows in place, and update the mean and the variance of each feature.
+def center_rows(
+    rows: Array, shares: Floats, unit: float, count: int, origin: Floats, moved: Floats, variance: Floats, centred: Array
+) -> None:
+    """Centre rows, and update the mean and the variance of each feature.
 
     Parameters
     ----------
-    rows : (n, D), changed in place
+    rows : (n, D)
     shares : (n,)
     unit : float
         Factor by which rows are multiplied first.
     count : int
         Number of earlier rows.
     origin, moved, variance : (D,), changed in place
+    centred : (n, D), filled
     """
     for i in range(rows.shape[0]):
-        row, share = rows[i], shares[i]
+        row, out, share = rows[i], centred[i], shares[i]
         keep = 1.0 - share
         scale = np.sqrt(keep)
         for j in range(row.shape[0]):
@@ -120,20 +123,20 @@ def center_rows(rows: Array, shares: Floats, unit: float, count: int, origin: Fl
             step = share * difference
             moved[j] += step
             variance[j] = keep * (variance[j] + step * difference)
-            row[j] = scale * difference
+            out[j] = scale * difference
         if (count + i + 1) & (count + i) == 0:
             settle(origin, moved)
 
 
 @exact_kernel
-def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats) -> None:
-    """Do the same without centring: multiply rows by the unit in place, and update the mean squares of the features."""
+def scale_rows(rows: Array, shares: Floats, unit: float, variance: Floats, scaled: Array) -> None:
+    """Do the same without centring: multiply rows by the unit, and update the mean squares of the features."""
     for i in range(rows.shape[0]):
-        row, share = rows[i], shares[i]
+        row, out, share = rows[i], scaled[i], shares[i]
         keep = 1.0 - share
         for j in range(row.shape[0]):
             value = unit * row[j]
-            row[j] = value
+            out[j] = value
             variance[j] = keep * variance[j] + share * (value * value)
 
 
@@ -240,13 +243,16 @@ class Moments:
         self.count += len(weights)
         return shares
 
-    def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> None:
-        """Centre rows, (n, D), in place, and update mean and variances; `shares` must have counted the rows before."""
+    def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> Array:
+        """Update mean and variances with rows, (n, D), which `shares` must have counted before; returns them centred, as a new array."""
+        rows = np.require(rows, requirements=["C", "A", "W"])  # kernels are compiled for such arrays only
+        centred: Array = np.empty_like(rows)
         if center:
             self._leave_sums()
-            center_rows(rows, shares, unit, self.count - len(rows), self.origin, self.moved, self.variance)
+            center_rows(rows, shares, unit, self.count - len(rows), self.origin, self.moved, self.variance, centred)
         else:
-            scale_rows(rows, shares, unit, self.variance)
+            scale_rows(rows, shares, unit, self.variance, centred)
+        return centred
 
     def project(self, components: Array, x: Array, unit: float) -> Array:
         """Coordinates, (K,), of a row less the mean, in the units of the row."""

@@ -254,7 +254,7 @@ class OnlinePCA(Usable):
     def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: only its shape and finiteness are checked.
 
-        Samples may wait to be learned together, up to 32 of them. Whatever uses the model has them learned first.
+        Samples may wait to be learned together, up to 128 of them. Whatever uses the model has them learned first.
 
         Parameters
         ----------
@@ -284,13 +284,13 @@ class OnlinePCA(Usable):
                 if not stream.parameters_seen:
                     stream.settle()
                     self._check_parameters(stream)
-                half_life, times = stream.settings.half_life, None
-                if time is not None or (half_life is not None and half_life.in_time):
-                    times = check_times(None if time is None else np.asarray([time]), 1, half_life, stream.last_taken)
+                times = None
+                if time is not None or stream.timed:
+                    times = check_times(None if time is None else np.asarray([time]), 1, stream.settings.half_life, stream.last_taken)
                 y = stream.take(row, None if times is None else float(times[0]))
                 if y is None:
                     return self._learn_row(stream, row, times)
-                return self._settle(stream, row, y) if stream.is_full else y
+                return self._settle(stream, row, y) if stream.waiting.is_full else y
         return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
 
     def _learn_row(self, stream: Stream, row: Array, times: Floats | None) -> Array:
@@ -333,7 +333,8 @@ class OnlinePCA(Usable):
         if weight < stream.refresh_at or not (anew or stream.cheap_to_read):
             return False
         stream.refresh_at = weight + min(weight / 2, 16 * stream.rank)
-        view = stream.view() if anew else stream.glance()
+        wanted: Any = self.n_components
+        view = stream.view() if anew else stream.glance(int(wanted) if isinstance(wanted, numbers.Integral) else stream.rank)
         components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
             scale, known = np.zeros(len(components)), self._variances(view) > 0

@@ -137,10 +137,9 @@ class Kept(Exact):
         found = leading_directions(rows, self.rank)
         return ReadOut(found.components.astype(self.rows.dtype, copy=False), found.variances, float(np.vdot(rows, rows)))
 
-    def glance(self, least: int) -> ReadOut:
-        """As `read_out`, to half of its digits, and with fewer directions while there are few rows, but no less than `least`."""
-        rank = min(self.rank, max(least, self.n // 2))
-        found = _from_products(np.asarray(self.weighted(), dtype=np.float64), rank) if rank < self.n else None
+    def glance(self, count: int) -> ReadOut:
+        """As `read_out`, to half of its digits, and at least the first `count` directions."""
+        found = _from_products(np.asarray(self.weighted(), dtype=np.float64), count) if count < self.n else None
         return self.read_out() if found is None else found
 
     def state(self) -> KeptState:

@@ -86,7 +86,8 @@ class Stream:
         self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
         self.gross_seen = 0.0  # share of the weight taken from gross rows when it was last looked at
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
-        self._waiting = Waiting(D, dtype)  # rows of `fit_next`
+        self.waiting = Waiting(D, dtype)  # rows of `fit_next`
+        self.timed = settings.half_life is not None and settings.half_life.in_time  # whether every row needs a time
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
         self.careful: Careful | None = None  # in place of the exact phase and the algorithm, from the first row with holes on
         if settings.robust:
@@ -105,15 +106,15 @@ class Stream:
             return self._view
 
     @worded
-    def glance(self) -> View:
-        """As `view`, but cheaper, for `fit_next`: the directions are as of the last block, and have half of their digits."""
+    def glance(self, count: int) -> View:
+        """As `view`, but cheaper, for `fit_next`: at least `count` directions, as of the last block, with half of their digits."""
         with self.lock:
             self.settle()
             if self._view is not None or self.careful is not None or self.settings.standardize:
                 return self.view()
             if isinstance(self.exact, Kept):
-                return self._view_of(self.exact.glance(self.components), None)
-            return self.view() if self.model is None else self._view_of(ReadOut(*self.model.glance()), None)
+                return self._view_of(self.exact.glance(count), None)
+            return self.view() if self.model is None else self._view_of(ReadOut(*self.model.glance(count)), None)
 
     def _view_of(self, found: ReadOut, now: Careful | None) -> View:
         """The view of a read-out, of the careful learner where that is at work."""
@@ -215,7 +216,7 @@ class Stream:
         """Learn from rows of any kind, checked, with weights, (n,), all positive, and times, (n,), where age is time."""
         with self.lock:
             self.settle()
-            self._waiting.room = 0
+            self.waiting.close()
             self._learn(rows, weights, times)
 
     @worded
@@ -269,37 +270,33 @@ class Stream:
             Its coordinates along the axes shown. None, and nothing is changed, if it has to be learned by itself: because nothing is
             prepared, or because it has values that are missing, not finite or too large.
         """
-        waiting = self._waiting
-        if not waiting.room or self.refresh_at == 0.0:
+        waiting = self.waiting
+        if self.refresh_at == 0.0:
             return None
-        decays = self._decays if time is None else decays_of(self.settings.half_life, np.array([time]), self.last_taken)
-        return waiting.take(row, float(decays[0]), time)
+        if time is None:
+            return waiting.take(row)
+        return waiting.take_at(row, float(decays_of(self.settings.half_life, np.array([time]), self.last_taken)[0]), time)
 
     def prepare(self) -> None:
         """Get ready for rows that come one by one."""
         due = self.refresh_at - self.weight
-        room = self._waiting.most if due <= 0.0 else math.ceil(due)
-        inside = self.careful.room if self.careful is not None else self._waiting.most if self.model is None else self.model.room()
-        moves, unit = self.settings.center and self.careful is None, self.unit
+        room = self.waiting.most if due <= 0.0 else math.ceil(due)
+        inside = self.careful.room if self.careful is not None else self.waiting.most if self.model is None else self.model.room()
+        moves, unit, decay = self.settings.center and self.careful is None, self.unit, float(self._decays[0])
         if unit:
-            self._waiting.prepare(self.moments, self.weight, moves, min(room, inside), unit, self._largest / unit, self.shown)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the rows that wait have to be learned now."""
-        return self._waiting.is_full
+            self.waiting.prepare(self.moments, self.weight, decay, moves, min(room, inside), unit, self._largest / unit, self.shown)
 
     @property
     def last_taken(self) -> float | None:
         """Time of the last row, whether it has been learned or waits."""
-        return self._waiting.last_time if len(self._waiting) else self.last_time
+        return self.waiting.last_time if len(self.waiting) else self.last_time
 
     def settle(self) -> None:
         """Learn the rows that wait."""
-        if not len(self._waiting):
+        if not len(self.waiting):
             return
         with self.lock, InterruptsWait():
-            rows, times = self._waiting.empty()
+            rows, times = self.waiting.empty()
             if len(rows):
                 due = self.refresh_at
                 self._learn(DenseRows(rows), np.ones(len(rows)), times)
@@ -370,8 +367,7 @@ class Stream:
             self._sums = None
             kept = None if self.scale is None else self.moments.copy()
             shares = self.moments.shares(weights, self._decays)
-            part = np.array(rows.dense(self.dtype))
-            self.moments.take_dense(part, shares, self.unit or 1.0, self.settings.center)
+            part = self.moments.take_dense(rows.dense(self.dtype), shares, self.unit or 1.0, self.settings.center)
             if self.exact is not None:
                 self._add_exactly(part, shares)
             elif self.scale is None:

@@ -16,60 +16,61 @@ from online_psp.engine.moments import Moments
 from online_psp.engine.types import Array, Floats
 from online_psp.engine.vectors import row_products
 
-_MOST = 32  # rows
+_MOST = 128  # rows
 _BYTES = 1 << 20  # of all of them
+
+# A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places.
+_COUNT, _ROOM, _WEIGHT, _DECAY, _MOVES, _UNIT, _LIMIT = range(7)
 
 
 @exact_kernel
-def _take(x: Array, limit: float, unit: float, moves: bool, decay: float, counts: Floats, mean: Floats, row: Array, point: Array) -> bool:
-    """Copy x to `row`, and move the mean past it; returns False, and changes nothing, if it has a value that is not below the limit.
-
-    Parameters
-    ----------
-    x, row, point : (D,)
-        `point` is filled with how far x is from the moved mean, in the units of x.
-    counts : (2,)
-        Rows that wait, and the weight of all rows up to now.
-    mean : (2, D)
-        Its origin, and how far it has moved: see `online_psp.engine.moments`.
-    """
-    beyond = 0
+def _take(x: Array, numbers: Floats, mean: Floats, rows: Array) -> int:
+    """Copy x to the next row, and move the mean past it; see `_take_and_project`."""
+    limit, beyond = numbers[_LIMIT], 0
     for j in range(x.shape[0]):
         beyond += not abs(x[j]) < limit
-    if beyond:
-        return False
-    counts[0] += 1.0
-    counts[1] = decay * counts[1] + 1.0
-    share = 1.0 / counts[1] if moves else 0.0
+    n = int(numbers[_COUNT])
+    if beyond or n >= numbers[_ROOM]:
+        return 0
+    numbers[_COUNT] += 1.0
+    numbers[_WEIGHT] = numbers[_DECAY] * numbers[_WEIGHT] + 1.0
+    share, unit = numbers[_MOVES] / numbers[_WEIGHT], numbers[_UNIT]
     factor = (1.0 - share) / unit
-    origin, moved = mean[0], mean[1]
+    origin, moved, row, point = mean[0], mean[1], rows[n], rows[-1]
     for j in range(x.shape[0]):
         difference = (unit * x[j] - origin[j]) - moved[j]
         moved[j] += share * difference
         point[j] = factor * difference
         row[j] = x[j]
-    return True
+    return n + 1
 
 
 @kernel
-def _take_and_project(
-    x: Array,
-    limit: float,
-    unit: float,
-    moves: bool,
-    decay: float,
-    counts: Floats,
-    mean: Floats,
-    row: Array,
-    point: Array,
-    components: Array,
-    y: Array,
-) -> bool:
-    """As `_take`, with the coordinates of the row along components, (K, D)."""
-    if not _take(x, limit, unit, moves, decay, counts, mean, row, point):
-        return False
-    row_products(components, components.shape[0], point, y)
-    return True
+def _take_and_project(x: Array, numbers: Floats, mean: Floats, rows: Array, components: Array, y: Array) -> int:
+    """Copy x to the next row, move the mean past it, and project it.
+
+    Parameters
+    ----------
+    x : (D,)
+    numbers : (7,)
+        Rows that wait, and how many may; the weight of all rows up to now, and what is left of it when a row comes; 1 if rows move the
+        mean, else 0; what rows are multiplied by, and how large their values may be before that.
+    mean : (2, D)
+        Its origin, and how far it has moved: see `online_psp.engine.moments`.
+    rows : (most + 1, D)
+        The rows that wait. The last one is filled with how far x is from the moved mean, in the units of x.
+    components : (K, D)
+    y : (K,), filled
+
+    Returns
+    -------
+    int
+        How many rows wait now; 0, and nothing has changed, if x has a value that is not below the limit, or there is no room for it.
+    """
+    n = _take(x, numbers, mean, rows)
+    if n:
+        row_products(components, components.shape[0], rows[-1], y)
+    return n
 
 
 class Waiting:
@@ -85,39 +86,34 @@ class Waiting:
         self._D, self._dtype = D, dtype
         self.most = max(1, min(_MOST, _BYTES // max(1, D * dtype.itemsize)))
         self._rows: Array = np.zeros((0, D), dtype)
-        self._times: Floats = np.zeros(self.most)
+        self._times: Floats = np.zeros(self.most + 1)
         self._timed = False
-        self._counts: Floats = np.zeros(2)
+        self._numbers: Floats = np.zeros(7)
         self._mean: Floats = np.zeros((2, 0))
-        self._moves = False
-        self._point: Array = np.zeros(0, dtype)
-        self._limit = self._unit = 1.0
         self._components: Array = np.zeros((0, D), dtype)
-        self.room = 0
-        """Rows that may wait together before they have to be learned; 0 where nothing is prepared yet."""
+        self._room = 0
+        self.is_full = False
+        """Whether the rows have to be learned now."""
 
     def __len__(self) -> int:
-        return int(self._counts[0])
+        return int(self._numbers[_COUNT])
 
     @property
     def last_time(self) -> float | None:
         """Time of the last row that waits."""
         return float(self._times[len(self) - 1]) if self._timed and len(self) else None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the rows have to be learned now."""
-        return bool(self._counts[0] >= self.room)
-
-    def prepare(self, moments: Moments, weight: float, moves: bool, room: int, unit: float, limit: float, components: Array) -> None:
+    def prepare(
+        self, moments: Moments, weight: float, decay: float, moves: bool, room: int, unit: float, limit: float, components: Array
+    ) -> None:
         """Get ready for rows that follow on those learned.
 
         Parameters
         ----------
         moments : Moments
             Of the rows learned.
-        weight : float
-            Of the same rows.
+        weight, decay : float
+            Weight of the same rows, and what is left of it when a row comes that has no time of its own.
         moves : bool
             Whether rows move the mean at once.
         room : int
@@ -128,27 +124,36 @@ class Waiting:
             Axes along which coordinates of the rows are given.
         """
         if not len(self._rows):
-            self._rows, self._point = np.zeros((self.most, self._D), self._dtype), np.zeros(self._D, self._dtype)
+            self._rows = np.zeros((self.most + 1, self._D), self._dtype)
         self._mean = np.array(moments.mean_parts())
-        self._counts[:] = 0.0, weight
-        self._moves, self._unit, self._limit, self._components = moves, unit, limit, components
-        self.room = max(1, min(self.most, room))
+        self._room = max(1, min(self.most, room))
+        self._numbers[:] = 0.0, self._room, weight, decay, moves, unit, limit
+        self._components, self.is_full = components, False
 
-    def take(self, x: Array, decay: float, time: float | None) -> Array | None:
-        """Let a row, (D,), wait; returns its coordinates, (K,), or None, with nothing changed, if it has a value beyond the limit."""
-        counts, components = self._counts, self._components
-        n = int(counts[0])
-        if time is not None:
-            self._times[n] = time
-        self._timed = time is not None
+    def take(self, x: Array) -> Array | None:
+        """Let a row, (D,), wait; returns its coordinates, (K,).
+
+        None, with nothing changed, if it has a value beyond the limit, or if there is no room for it, as where nothing is prepared.
+        """
+        components = self._components
         y: Array = np.empty(len(components), self._dtype)
-        row, point = self._rows[n], self._point
-        took = _take_and_project(x, self._limit, self._unit, self._moves, decay, counts, self._mean, row, point, components, y)
-        return y if took else None
+        n = _take_and_project(x, self._numbers, self._mean, self._rows, components, y)
+        self.is_full = n >= self._room
+        return y if n else None
+
+    def take_at(self, x: Array, decay: float, time: float) -> Array | None:
+        """As `take`, for a row that has a time, and the share of all earlier weight that is left by then."""
+        self._times[len(self)], self._timed, self._numbers[_DECAY] = time, True, decay
+        return self.take(x)
 
     def empty(self) -> tuple[Array, Floats | None]:
         """The rows that wait, (n, D), and their times, (n,), where they have some; afterwards none do."""
         n = len(self)
         found = self._rows[:n], self._times[:n].copy() if self._timed else None
-        self._counts[0], self.room = 0.0, 0
+        self.close()
         return found
+
+    def close(self) -> None:
+        """Let no row wait until `prepare` is called again; those that do are gone."""
+        self._numbers[_COUNT] = self._numbers[_ROOM] = 0.0
+        self._room, self._timed, self.is_full = 0, False, False
