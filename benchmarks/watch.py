@@ -100,24 +100,18 @@ def _watched(name: str, D: int, K: int) -> Iterator[tuple[Any, Dashboard]]:
     learner: Any = Monitor(OnlinePCA(K)) if name == "Monitor" else OnlinePCA(K)
     with Dashboard(learner, PageSettings(title=f"{name}, D={D}, K={K}", port=0)) as page, _looking(page.wait(600.0)):
         for block in _blocks(D, K, BLOCK):
-            _learn(learner, block, page)
+            _learn(learner, block)
         yield learner, page
 
 
-def _learn(learner: Any, block: Floats, page: Dashboard) -> None:
-    page.update(block, _learned(learner, block))
-
-
-def _learned(learner: Any, block: Floats) -> Update | None:
-    """Learn a block, or a row; returns what a monitor says."""
+def _learn(learner: Any, block: Floats) -> None:
+    """Learn a block, or a row."""
     if isinstance(learner, Monitor):
-        found: Update = learner.update(block)
-        return found
-    if block.ndim == 1:
+        learner.update(block)
+    elif block.ndim == 1:
         learner.fit_next(block)
     else:
         learner.partial_fit(block)
-    return None
 
 
 class _Times(NamedTuple):
@@ -134,31 +128,47 @@ class _Times(NamedTuple):
         return _Times(*(after - before for after, before in zip(self, then, strict=True)))
 
 
-def _cost(blocks: list[Floats], learner: Any, page: Dashboard, enough: Callable[[_Times], bool], pause: float = 0.0) -> Cost:
-    """Time calls of the page by themselves. Every second time nothing is timed at the same place: looking at the processor's time is a
-    system call, which takes longer than most calls of the page, and longest after a block has emptied the caches.
+class _Onlooker:
+    """The page's own, with the processor time of its calls.
+
+    Every second time nothing is timed at the same place: looking at the processor's time is a system call, which takes longer than most
+    calls of the page, and longest after a block has emptied the caches.
     """
-    calls: dict[str, list[float]] = {"whole": [], "light": [], "other": []}
-    nothing: list[float] = []
-    began, rows = _Times.now(page), 0
+
+    def __init__(self, page: Dashboard) -> None:
+        self.calls: dict[str, list[float]] = {"whole": [], "light": [], "other": []}
+        self.nothing: list[float] = []
+        self._page = page
+
+    def __call__(self, *learned: Any) -> None:
+        feed = self._page.feed
+        handed, copied = feed.handed_over, feed.models
+        before = time.thread_time()
+        if sum(map(len, self.calls.values())) < len(self.nothing):
+            self._page._look(*learned)
+            spent = time.thread_time() - before
+            self.calls["whole" if feed.models > copied else "light" if feed.handed_over > handed else "other"].append(spent)
+        else:
+            self.nothing.append(time.thread_time() - before)
+            self._page._look(*learned)
+
+
+def _cost(blocks: list[Floats], learner: Any, page: Dashboard, enough: Callable[[_Times], bool], pause: float = 0.0) -> Cost:
+    """What the page costs while a learner goes over blocks, or rows, again and again."""
+    onlooker, rows = _Onlooker(page), 0
+    page._set_onlooker(onlooker)
+    began = _Times.now(page)
     while not enough(passed := _Times.now(page).since(began)):
-        for i, block in enumerate(blocks):
-            time.sleep(pause)
-            found = _learned(learner, block)
-            rows += 1 if block.ndim == 1 else len(block)
-            handed, copied = page.feed.handed_over, page.feed.models
-            before = time.thread_time()
-            if i % 2:
-                page.update(block, found)
-                spent = time.thread_time() - before
-                calls["whole" if page.feed.models > copied else "light" if page.feed.handed_over > handed else "other"].append(spent)
-            else:
-                nothing.append(time.thread_time() - before)
-                page.update(block, found)
-    looking = statistics.fmean(nothing)  # what disturbs a call disturbs this as well: sums are compared with sums
-    calls = {name: [spent - looking for spent in each] for name, each in calls.items()}
+        for block in blocks:
+            if pause:
+                time.sleep(pause)
+            _learn(learner, block)
+        rows += sum(1 if block.ndim == 1 else len(block) for block in blocks)
+    page._set_onlooker(page._look)
+    looking = statistics.fmean(onlooker.nothing)  # what disturbs a call disturbs this as well: sums are compared with sums
+    calls = {name: [spent - looking for spent in each] for name, each in onlooker.calls.items()}
     calling = 2 * sum(sum(each) for each in calls.values())
-    learning = passed.thread - 2 * looking * len(nothing) - calling
+    learning = passed.thread - 2 * looking * len(onlooker.nothing) - calling
     return Cost(calls, learning, calling, passed.process - passed.thread, passed.serving, passed.clock, rows)
 
 

@@ -37,7 +37,7 @@ def main(words: list[str]) -> None:
     X[-_SHIFTED:] = np.roll(X[-_SHIFTED:], 3, axis=2)
     monitor = Monitor(OnlinePCA(16, half_life=4000))
     settings = PageSettings(title="train-images-idx3-ubyte.gz → digits.psp", port=0, image=(28, 28), id_names=["half"])
-    with Dashboard(monitor, settings) as page, _looking(page.url) as browser:
+    with Dashboard(monitor, settings, follow=False) as page, _looking(page.url) as browser:
         scheme = words[2] if len(words) > 2 else "light"
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         _size(browser, width, 1200)

@@ -197,7 +197,7 @@ class Timed:
         self.copying, self.sending = copying, sending
         self.feed = Feed(self._offer)
         self.page: Any = object.__new__(Dashboard)  # all but its process
-        self.page.feed, self.page._monitor, self.page.settings = self.feed, None, PageSettings()
+        self.page.feed, self.page._monitor, self.page.settings, self.page._follows = self.feed, None, PageSettings(), False
         self.model = self.page._model = OnlinePCA(K).fit(data(50))
 
     def _offer(self, make: Any) -> bool:
@@ -248,20 +248,20 @@ def test_the_page_takes_less_than_a_hundredth_of_the_time(
 
 def test_most_calls_only_count_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = Timed(monkeypatch)
-    taken: list[int] = []
-    take = timed.feed.take
+    worked: list[int] = []
+    work = timed.feed._work
 
-    def counted(model: Any, rows: Any, **more: Any) -> None:
-        taken.append(len(rows))
-        take(model, rows, **more)
+    def counted(model: Any, rows: Any, *more: Any) -> None:
+        worked.append(len(rows))
+        work(model, rows, *more)
 
-    monkeypatch.setattr(timed.feed, "take", counted)
+    monkeypatch.setattr(timed.feed, "_work", counted)
     for block in (data(100), data(7), data(1)[0]):
         for _ in range(1000):
             timed.now += 0.0001
             timed.page.update(block)
     assert timed.feed.row == 1000 * (100 + 7 + 1), "rows were miscounted"
-    assert len(taken) <= 200, "more than 20 times a second, and for the rows of a slot, something was done"
+    assert len(worked) <= 200, "more than 20 times a second, and for the rows of a slot, something was done"
 
 
 def test_what_a_burst_leaves_behind_is_shown_while_the_stream_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,7 @@ def test_rows_one_by_one_are_shown_as_in_blocks(monkeypatch: pytest.MonkeyPatch)
     clock = [0.0]
     monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: clock[0])
     page: Any = object.__new__(Dashboard)  # all but its process
-    page.feed, page._model, page._monitor, page.settings = taker, again.model, again, PageSettings()
+    page.feed, page._model, page._monitor, page.settings, page._follows = taker, again.model, again, PageSettings(), False
     for row in X:
         clock[0] += 0.01
         page.update(row, again.update_one(row))
@@ -400,7 +400,7 @@ def test_ids_are_of_the_rows_and_get_names(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("online_psp.watch.feed.time.monotonic", lambda: 1.0)
     page: Any = object.__new__(Dashboard)
     page.feed, page._model, page._monitor = Feed(lambda make: False), OnlinePCA(K).fit(data(50)), None
-    page.settings = PageSettings()
+    page.settings, page._follows = PageSettings(), False
     page.update(data(4), ids=["a", "b", "c", "d"])
     assert page.settings.id_names == ["ID 1"]
     page.update(data(1), ids=[["a", "b"]])
@@ -742,7 +742,7 @@ def page() -> Iterator[Dashboard]:
     model = OnlinePCA(K).fit(data(100))
     names = ["</script><script>alert(1)</script>", *(f"f{i}" for i in range(1, D))]
     with Dashboard(model, PageSettings(title="<b>title</b>", port=0, feature_names=names)) as found:
-        found.update(data(100))
+        model.partial_fit(data(100))
         yield found
 
 
@@ -807,7 +807,7 @@ def test_a_page_that_cannot_be_served_says_so_and_learning_goes_on() -> None:
         with pytest.raises(PageError, match=r"cannot be served at 192\.0\.2\.1"):
             _ = page.url
         for _ in range(3):
-            page.update(model.partial_fit(data(10)) and data(10))
+            model.partial_fit(data(10))
     assert model.n_samples_seen_ == 30
 
 
@@ -836,7 +836,8 @@ def test_a_page_that_hangs_or_is_killed_changes_nothing(tmp_path: Path, monkeypa
             assert page.address["wanted"] == port
             os.kill(page.address["process"], signal.SIGSTOP)
             for _ in range(20):
-                page.update(X)
+                model.partial_fit(X)
+                other.partial_fit(X)
             assert page.feed.handed_over < 5, "frames were made that nobody takes"
             os.kill(page.address["process"], signal.SIGKILL)
             deadline = time.monotonic() + 60
@@ -844,7 +845,7 @@ def test_a_page_that_hangs_or_is_killed_changes_nothing(tmp_path: Path, monkeypa
                 time.sleep(0.02)
             before = page.feed.handed_over
             for i in range(5):
-                page.update(X[i:] if model.partial_fit(X[i:]) else X)
+                model.partial_fit(X[i:])
                 other.partial_fit(X[i:])
             assert page.feed.handed_over <= before + 1
             assert not page.alive

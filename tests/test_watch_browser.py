@@ -430,7 +430,6 @@ def test_a_notebook_shows_rows_that_are_pictures_inline(browser: Browser, tmp_pa
     X = rng.standard_normal((300, 64)) @ rng.standard_normal((64, 64))
     model = OnlinePCA(5).partial_fit(X)
     with Dashboard(model, PageSettings(port=0, image=(8, 8))) as page:
-        page.update(X)
         (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html><body>{page._repr_html_()}</body>")
         browser.driver.get((tmp_path / "notebook.html").as_uri())
         browser.driver.switch_to.frame(0)

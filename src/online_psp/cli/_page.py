@@ -78,7 +78,7 @@ class Shown:
         )
         watched = run.model if run.monitor is None else run.monitor
         self._offset = self._last = 0
-        self.page = Dashboard(watched, settings, facts=self._facts, on_served=self._served)
+        self.page = Dashboard(watched, settings, follow=False, facts=self._facts, on_served=self._served)
         run.onlooker = self._look
 
     def _served(self, address: dict[str, Any]) -> None:

@@ -124,6 +124,8 @@ class Monitor:
         self.overlap = math.nan
         self.witness: Callable[[Alarm, AnyRows, Snapshot, tuple[float, float]], None] | None = None
         """Called at an alarm with the row that raised it, the model that judged it, and its limits; not saved."""
+        self.onlooker: Callable[[AnyRows, Update], None] | None = None
+        """Called with rows and what was found about them, when they have been learned; not saved."""
         self._lock = model_lock()
         self._charts = Charts(detector)
         self._recent = Recent(check_count(recent, "recent"))
@@ -243,6 +245,8 @@ class Monitor:
         self._places.begin(given.seconds)
         while start < len(given.rows):
             start += self._piece(given, start, found)
+        if self.onlooker is not None:
+            self.onlooker(given.rows, found)
         return found
 
     def _piece(self, given: Given, start: int, found: Update) -> int:
@@ -387,7 +391,7 @@ class Monitor:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"witness": None}
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"witness": None, "onlooker": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

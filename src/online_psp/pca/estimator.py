@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -120,6 +121,8 @@ class OnlinePCA(Usable):
     >>> pca.transform(X).shape
     (1000, 5)
     """
+
+    _onlooker: Callable[[AnyRows], None] | None = None
 
     def __init__(
         self,
@@ -248,7 +251,10 @@ class OnlinePCA(Usable):
                 self.__dict__.pop(name, None)
             self.__dict__.update(kept)
             raise
-        self._stream = stream
+        with stream.lock:
+            stream.onlooker, self._stream = self._onlooker, stream
+            if stream.onlooker is not None:
+                stream.onlooker(rows)
         return self
 
     def fit_next(self, x: Array, time: Any = None) -> Array:
@@ -370,7 +376,8 @@ class OnlinePCA(Usable):
             first, second = sorted((mine, theirs), key=id)
             with first.lock, second.lock:
                 if self._stream is mine and other._stream is theirs:  # or another thread has merged in the meantime
-                    self._stream = merge(mine, theirs)
+                    merged = merge(mine, theirs)
+                    merged.onlooker, self._stream = self._onlooker, merged
                     return self
 
     # Files
@@ -394,13 +401,22 @@ class OnlinePCA(Usable):
 
     # Inside
 
+    def _be_watched(self, onlooker: Callable[[AnyRows], None] | None) -> None:
+        """Have an onlooker told of all rows when they have been learned, under the lock of the model; None ends that."""
+        self._onlooker = onlooker
+        if self.__sklearn_is_fitted__():
+            stream = self._fitted()
+            with stream.lock:
+                stream.settle()
+                stream.onlooker = onlooker
+
     def _beginning(self) -> Any:
         """The lock under which this model begins, so that two threads do not both do it; other models begin at the same time."""
         found = self.__dict__.get("_begins")
         return found if found is not None else self.__dict__.setdefault("_begins", model_lock())  # in one step: one lock for all threads
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_begins"}
+        return {name: value for name, value in super().__getstate__().items() if name not in ("_begins", "_onlooker")}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_stream")

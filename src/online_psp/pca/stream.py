@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -87,6 +88,7 @@ class Stream:
         self.gross_seen = 0.0  # share of the weight taken from gross rows when it was last looked at
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
         self.waiting = Waiting(D, dtype)  # rows of `fit_next`
+        self.onlooker: Callable[[AnyRows], None] | None = None  # is told of rows when they have been learned; not saved
         self.timed = settings.half_life is not None and settings.half_life.in_time  # whether every row needs a time
         self._decays = decays_of(settings.half_life, None, None)  # of the rows in hand
         self.careful: Careful | None = None  # in place of the exact phase and the algorithm, from the first row with holes on
@@ -218,6 +220,7 @@ class Stream:
             self.settle()
             self.waiting.close()
             self._learn(rows, weights, times)
+            self._notices.release()
 
     @worded
     def _learn(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
@@ -227,7 +230,8 @@ class Stream:
         except BaseException as error:
             self._break(error)
             raise
-        self._notices.release()
+        if self.onlooker is not None:
+            self.onlooker(rows)
 
     def _learn_pieces(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
         self.set_unit(rows)
@@ -291,8 +295,8 @@ class Stream:
         """Time of the last row, whether it has been learned or waits."""
         return self.waiting.last_time if len(self.waiting) else self.last_time
 
-    def settle(self) -> None:
-        """Learn the rows that wait."""
+    def settle(self, warn: bool = True) -> None:
+        """Learn the rows that wait; with `warn` False, what there is to warn of is said by a later call."""
         if not len(self.waiting):
             return
         with self.lock, InterruptsWait():
@@ -301,6 +305,8 @@ class Stream:
                 due = self.refresh_at
                 self._learn(DenseRows(rows), np.ones(len(rows)), times)
                 self.refresh_at = due
+                if warn:
+                    self._notices.release()
 
     def project(self, row: Array) -> Array:
         """Coordinates of a row, (D,), along the shown axes; if values are missing, those that fit the others best."""

@@ -22,7 +22,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from online_psp.engine.rows import AnyRows
 from online_psp.monitoring import Monitor, Update
+from online_psp.monitoring.recent import native
 from online_psp.pca import OnlinePCA
 from online_psp.watch import frames
 from online_psp.watch.feed import Feed, learned_by
@@ -53,6 +55,8 @@ class Dashboard:
         Title, host and port, shape of pictures, names of features and IDs.
     facts : callable, optional
         Returns the `Facts` of the run; the page measures the memory by itself.
+    follow : bool
+        Show all rows when the watched model, or monitor, learns them. With False, rows are shown that `update` is given, with their IDs.
     on_served : callable, optional
         Called from another thread with `address`, as soon as the page is served, or cannot be served.
 
@@ -70,7 +74,6 @@ class Dashboard:
     ...     print(page.url)
     ...     for block in stream:
     ...         model.partial_fit(block)
-    ...         page.update(block)
     """
 
     def __init__(
@@ -78,12 +81,17 @@ class Dashboard:
         watched: OnlinePCA | Monitor,
         settings: PageSettings | None = None,
         *,
+        follow: bool = True,
         facts: Callable[[], Facts] | None = None,
         on_served: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         if not isinstance(watched, OnlinePCA | Monitor):
             raise TypeError(f"Dashboard takes an OnlinePCA or a Monitor; got {type(watched).__name__}.")
         check_installed()
+        if follow and (watched.onlooker if isinstance(watched, Monitor) else watched._onlooker) is not None:
+            raise ValueError(
+                f"This {type(watched).__name__} is shown on another page: close that one, or pass follow=False to one of them."
+            )
         self.settings = settings or PageSettings()
         self._monitor = watched if isinstance(watched, Monitor) else None
         self._model = watched.model if isinstance(watched, Monitor) else watched
@@ -103,11 +111,15 @@ class Dashboard:
         self._end = weakref.finalize(self, _terminate, self._process)
         for work in (self._write, self._listen):
             threading.Thread(target=work, daemon=True, name=f"psp-watch-{work.__name__}").start()
+        self._follows = follow
+        if follow:
+            self.feed.begin(self._model)
+            self._set_onlooker(self._look)
 
     # While learning
 
     def update(self, rows: Any, found: Update | None = None, ids: Any = None, numbers: NDArray[np.int64] | None = None) -> None:
-        """Show a block that was just learned. Most calls only count the rows, which takes microseconds.
+        """Show a block that was just learned, where the page does not follow by itself (``follow=False``).
 
         Parameters
         ----------
@@ -120,10 +132,8 @@ class Dashboard:
         numbers : (n,), optional
             Numbers of the rows in their source, from 1 and ascending.
         """
-        feed, plain = self.feed, found is None and ids is None and numbers is None and type(rows) is np.ndarray
-        if plain and time.monotonic() < feed.wakes:
-            feed.passed.append(1 if rows.ndim == 1 else len(rows))
-            return
+        if self._follows:
+            raise ValueError("The page shows rows when they are learned; pass follow=False to Dashboard to hand them over by `update`.")
         if not hasattr(rows, "shape"):
             rows = np.asarray(rows)
         if len(rows.shape) == 1:
@@ -132,7 +142,21 @@ class Dashboard:
             raise TypeError("The page of a Monitor shows what the monitor says: page.update(rows, monitor.update(rows)).")
         if ids is not None:
             self._name_ids(ids, rows.shape[0])
-        feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+        self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+
+    def _set_onlooker(self, onlooker: Callable[..., None] | None) -> None:
+        if self._monitor is None:
+            self._model._be_watched(onlooker)
+        else:
+            self._monitor.onlooker = onlooker
+
+    def _look(self, rows: AnyRows, found: Update | None = None) -> None:
+        """Show rows that were just learned. Most calls only count them, which takes a microsecond."""
+        feed = self.feed
+        if time.monotonic() < feed.wakes:
+            feed.passed.append(len(rows))
+        else:
+            feed.take(self._model, native(rows), found=found)
 
     def _name_ids(self, ids: Any, rows: int) -> None:
         """Name ID columns that have no names."""
@@ -212,6 +236,9 @@ class Dashboard:
         if self._monitor is not None and self._monitor.witness == self.feed.witness:
             self._monitor.witness = None
         self._end()
+        if self._follows:
+            self._follows = False
+            self._set_onlooker(None)
 
     def __enter__(self) -> Self:
         return self

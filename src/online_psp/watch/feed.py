@@ -3,16 +3,18 @@
 Nothing is read out, projected, pickled or drawn here: a thread sends copies away, and the page's process does the rest. There are three
 kinds of work, each with a budget of its own. A few rows are copied, up to twenty times a second. A *hand-over* sends them, with the
 monitor's scores, at most four times a second. The model goes with it whenever its budget allows: a model whose copy takes long is copied
-seldom. The time of the sending thread is charged as well. All other calls only look at the clock and count their rows.
+seldom. The time of the sending thread is charged as well. All other calls only look at the clock and count their rows, and single rows
+are counted when they are learned, many at a time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,30 +175,36 @@ class Feed:
         with self._lock:
             (self._frames if frame.state is None else self._copies).charge(cost)
 
+    def begin(self, model: OnlinePCA) -> None:
+        """Hand over a model that has learned something before it is watched."""
+        with _at_rest(model), self._lock:
+            self._hand_over(model, time.monotonic(), time.thread_time(), model.__sklearn_is_fitted__())
+
     def late(self, model: OnlinePCA) -> None:
         """Hand over what is left when a stream pauses. The sending thread calls this now and then; most calls find nothing to do.
 
         Nothing is done while the model learns. The model is not copied if it has learned rows that `take` has not been given yet, because
         those must be scored by a model that does not know them.
         """
-        with self._lock:
-            now, row = time.monotonic(), self.row
-            paused, self._noticed = row == self._noticed, row
-            if not paused or row == self._copied or not self._frames.is_due(now, math.inf):
-                return
-            lock = model._fitted().lock if model.__sklearn_is_fitted__() else None
-            if lock is None or not lock.acquire(blocking=False):
-                return
-            try:
+        stream = model._stream if model.__sklearn_is_fitted__() else None
+        if stream is None or not stream.lock.acquire(blocking=False):
+            return
+        try:
+            stream.settle(warn=False)  # rows of `fit_next` that wait are to be seen; warnings are for the thread that learns
+            with self._lock:
+                now, row = time.monotonic(), self.row
+                paused, self._noticed = row == self._noticed, row
+                if not paused or row == self._copied or not self._frames.is_due(now, math.inf):
+                    return
                 whole = self._copies.is_due_in_pause(now) and learned_by(model) - row == self._ahead
                 if whole or row > self._shown:
                     self._hand_over(model, now, time.thread_time(), whole)
-            finally:
-                lock.release()
+        finally:
+            stream.lock.release()
 
     def finish(self, model: OnlinePCA) -> Frame:
         """The last frame, built even if it is not due."""
-        with self._lock:
+        with _at_rest(model), self._lock:
             self._count_passed()
             return self._frame(model, time.monotonic(), True)
 
@@ -271,6 +279,21 @@ class Feed:
         self._waiting_rows = 0
         self._told = None
         return frame
+
+
+@contextlib.contextmanager
+def _at_rest(model: OnlinePCA) -> Iterator[None]:
+    """Hold the lock of a model that has learned all that it was given. It is taken before that of a feed: a model that learns holds it."""
+    with contextlib.ExitStack() as held:
+        while model.__sklearn_is_fitted__():
+            stream = model._fitted()
+            with contextlib.ExitStack() as trying:
+                trying.enter_context(stream.lock)
+                if model._stream is stream:  # or another thread has merged, or begun anew, in the meantime
+                    stream.settle()
+                    held.push(trying.pop_all())
+                    break
+        yield
 
 
 def learned_by(model: OnlinePCA) -> int:
