@@ -134,6 +134,27 @@ def test_one_feature_in_other_units(D: int, ratio: float, most: float) -> None:
     assert error <= most, f"subspace error {error:.1e}, at most {most:.0e} expected (exact phase: {model.exact_})"
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_directions_that_rounding_blurs_are_not_passed_over_in_silence(dtype: Any) -> None:
+    """A clock, and a huge row that makes all features vary so much that none of them seems to be hidden by the clock."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((2000, 300)) @ (rng.standard_normal((300, 300)) / np.arange(1, 301)[:, np.newaxis] ** 2)
+    X[1000] *= 3000.0
+    X[:, 0] = np.linspace(0.0, 3e7, len(X))
+    X = X.astype(dtype)
+    truth = np.linalg.svd(X - X.astype(np.float64).mean(axis=0), full_matrices=False)[2][:6]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        error = subspace_error(OnlinePCA(6).fit(X).components_.astype(np.float64).T, truth.T)
+    if dtype is np.float32:
+        assert error > 0.01, f"the error is {error:.4f}: this test needs harder data"
+        assert len(said) == 1, [str(each.message) for each in said]
+        assert "which rounding in float32 makes inaccurate: pass dtype=np.float64" in str(said[0].message)
+    else:
+        assert error < 0.003, f"error {error:.4f} in double precision"
+        assert not said, [str(each.message) for each in said]
+
+
 def test_features_that_rounding_hides_are_not_passed_over_in_silence() -> None:
     model = OnlinePCA(5).fit(odd_units(300, 1e15)[0])
     with pytest.warns(RuntimeWarning, match="Feature 7 varies .* only 1 of 5 directions .* standardize=True"):

@@ -27,6 +27,7 @@ from online_psp.pca.notices import (
     Notices,
     growth_notice,
     leap_notice,
+    rounding_notice,
     sizes_notice,
     start_notice,
     strangers_notice,
@@ -148,7 +149,8 @@ class Stream:
         """Warn, once of each kind, where what was found may not be what was asked for."""
         m, give = self.moments, self._notices.give
         if self.model is not None and self.scale is None:
-            give("units", units_notice(m.variance, self.dtype, self.components))
+            units = units_notice(m.variance, self.dtype, self.components)
+            give("units", units or rounding_notice(found.variances, self.dtype, self.components))
         if self.scale is not None and self.first_scale is not None:
             give("growth", growth_notice(m.variance, self.first_scale, found.variances, self.components))
         give("sizes", sizes_notice(found.variances, m.total_variance, self._faintest, self.dtype, self.components, m.count))
