@@ -369,7 +369,7 @@ def test_archives_that_are_not_what_they_seem(tmp_path: Path) -> None:
     whole = bytearray((tmp_path / "x.npz").read_bytes())
     whole[place] ^= 0xFF
     (tmp_path / "x.npz").write_bytes(whole)
-    with pytest.raises(SourceError, match=r"x\.npz, after row 0: .*CRC"):
+    with pytest.raises(SourceError, match=r"x\.npz.*CRC"):
         list(open_source(tmp_path / "x.npz").blocks())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from online_psp.engine.types import Array
 from online_psp.io.sources._identity import RowsPrint
 from online_psp.io.sources._numpy import npy_header, rows_of
 from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place
+from online_psp.io.sources._places import Place, archived
 from online_psp.io.sources._source import (
     BLOCK_ENTRIES,
     FEWEST_ROWS,
@@ -105,8 +105,11 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
 
     @contextmanager
     def opened() -> Iterator[Parts]:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            yield Parts(*(_Packed(archive.open(f"{part}.npy"), f"{place.name}::{part}") for part in _PARTS))
+        with (
+            ExitStack() as files
+        ):  # one each: Python 3.12 mixes up the places of uncompressed members of one archive (python/cpython#127847)
+            members = [files.enter_context(archived(place.open(), f"{part}.npy")) for part in _PARTS]
+            yield Parts(*(_Packed(member, f"{place.name}::{part}") for member, part in zip(members, _PARTS, strict=True)))
 
     return sparse_source(opened, shape, options, place.name)
 
