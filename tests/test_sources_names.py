@@ -19,6 +19,28 @@ from tests.messy_tables import CASES
 from tests.test_sources import MAKERS, N, data, opened, ten_x, write_anndata
 
 
+def nullable(group: h5py.Group, name: str, values: list[str], missing: tuple[int, ...] = ()) -> None:
+    """A column as AnnData writes text since version 0.13."""
+    column = group.create_group(name)
+    column.attrs["encoding-type"] = "nullable-string-array"
+    column["values"], column["mask"] = [value.encode() for value in values], np.isin(np.arange(len(values)), missing)
+
+
+def test_text_that_may_be_missing_is_read_as_names_and_labels(tmp_path: Path) -> None:
+    path = with_names(tmp_path)
+    with h5py.File(path, "a") as file:
+        del file["var/symbol"], file["obs/_index"], file["obs/batch/categories"]
+        nullable(file["var"], "symbol", [f"gene {i}" for i in range(12)])
+        nullable(file["obs"], "_index", [f"cell {i}" for i in range(N)])
+        nullable(file["obs"], "site", [f"s{i}" for i in range(N)], missing=(6,))
+        nullable(file["obs/batch"], "categories", ["one", "two"])
+    source = open_source(path, ids=["obs_names", "batch", "site"])
+    assert source.feature_names == [f"gene {i}" for i in range(12)]
+    block = next(source.blocks(3, start=5))
+    assert block.ids is not None
+    assert block.ids.tolist() == [["cell 5", "two", "s5"], ["cell 6", "one", ""], ["cell 7", "two", "s7"]]
+
+
 def with_names(folder: Path) -> Path:
     """An AnnData file with names of cells and genes, one of them twice, and a categorical column."""
     path = folder / "x.h5ad"

@@ -168,7 +168,7 @@ def _checked_mask(values: Any, adata: Any, name: str) -> Array:
 
 def _table(adata: Any, layer: str | None, mask: Array | None) -> _Table:
     if layer is not None and layer not in adata.layers:
-        held = ", ".join(repr(name) for name in adata.layers) or "none"
+        held = ", ".join(repr(name) for name in adata.layers if name is not None) or "none"
         raise ValueError(f"adata has no layer {layer!r}; its layers: {held}.")
     values, name = (adata.X, "adata.X") if layer is None else (adata.layers[layer], f"adata.layers[{layer!r}]")
     if values is None:

@@ -50,13 +50,21 @@ def _index_of(group: Any, table: str) -> list[str] | None:
     frame = group[table]
     if not hasattr(frame, "attrs") or hasattr(frame, "shape"):
         return None
-    key = frame.attrs.get("_index", "_index")
-    key = key.decode() if isinstance(key, bytes) else key
-    return _texts(frame[key]) if key in frame else None
+    key = _text(frame.attrs.get("_index", "_index"))
+    return _texts(_column(frame[key])) if key in frame else None
+
+
+def _column(node: Any) -> Any:
+    """A column of a table of AnnData, to be read by slices; None if it is of a kind that is not known."""
+    if hasattr(node, "shape"):
+        return node
+    if "codes" in node and "categories" in node:
+        return _Categories(node)
+    return _Nullable(node) if "values" in node and "mask" in node else None
 
 
 def _texts(array: Any) -> list[str] | None:
-    if len(array.shape) != 1 or array.shape[0] > _MOST_NAMES:
+    if array is None or len(array.shape) != 1 or array.shape[0] > _MOST_NAMES:
         return None
     return [_text(value) for value in np.asarray(array[:]).tolist()]
 
@@ -98,10 +106,9 @@ def labels_of(group: Any, array: Any, member: str, rows: int) -> dict[str, Any]:
             frame = group["obs"]
             key = _text(frame.attrs.get("_index", "_index"))
             for name in frame:
-                if getattr(frame[name], "shape", None) == (rows,):
-                    found["obs_names" if name == key else name] = frame[name]
-                elif name in frame and "codes" in frame[name] and frame[name]["codes"].shape == (rows,):
-                    found[name] = _Categories(frame[name])
+                column = _column(frame[name])
+                if getattr(column, "shape", None) == (rows,):
+                    found["obs_names" if name == key else name] = column
     except Exception:  # as above
         return found
     return found
@@ -111,10 +118,23 @@ class _Categories:
     """A categorical column of AnnData, read by slices."""
 
     def __init__(self, group: Any) -> None:
-        self.codes, self.names = group["codes"], [_text(value) for value in np.asarray(group["categories"][:]).tolist()]
+        self.codes, self.names = group["codes"], _texts(_column(group["categories"])) or []
+        self.shape = self.codes.shape
 
     def __getitem__(self, part: slice) -> Array:
         return np.array([self.names[code] if code >= 0 else "" for code in np.asarray(self.codes[part]).tolist()], dtype=object)
+
+
+class _Nullable:
+    """A column of AnnData in which values may be missing, as newer versions write all text; read by slices."""
+
+    def __init__(self, group: Any) -> None:
+        self.values, self.mask = group["values"], group["mask"]
+        self.shape = self.values.shape
+
+    def __getitem__(self, part: slice) -> Array:
+        values, mask = np.asarray(self.values[part]).tolist(), np.asarray(self.mask[part]).tolist()
+        return np.array(["" if missing else _text(value) for value, missing in zip(values, mask, strict=True)], dtype=object)
 
 
 def labelled(source: Source, labels: Mapping[str, Any], options: Options) -> Source:
