@@ -235,3 +235,37 @@ def test_rows_are_projected_on_components_of_not_long_ago(n: int) -> None:
     apart = X[-1] - model.mean_
     found = [np.abs(OnlinePCA(3, oversample=8).fit(X[:m]).components_ @ apart - y).max() for m in range(int(n / 1.5), n + 1)]
     assert min(found) < 1e-6 * np.linalg.norm(apart), f"no model of two thirds of the rows or more gives these coordinates: {min(found)}"
+
+
+@pytest.mark.parametrize(
+    "options", [{"half_life": 100}, {"half_life": "100s"}, {"half_life": 100, "missing": "impute"}], ids=["rows", "time", "holes"]
+)
+def test_rows_of_a_stream_that_forgets_are_projected_on_its_present_components(options: dict[str, Any]) -> None:
+    """The weight of all rows stops growing when a model forgets, and the axes of the output must move on all the same."""
+    rng, D = np.random.default_rng(9), 120
+    axes = np.linalg.qr(rng.standard_normal((D, 4)))[0].T
+    before, after = (
+        (rng.standard_normal((n, 2)) * [5.0, 3.0]) @ basis + 0.1 * rng.standard_normal((n, D))
+        for n, basis in ((1500, axes[:2]), (3000, axes[2:]))
+    )
+    if "missing" in options:
+        before[3, 5] = np.nan
+    model = OnlinePCA(2, oversample=4, **options)
+    found = []
+    for i, x in enumerate(np.concatenate([before, after])):
+        found.append(model.fit_next(x, float(i) if options["half_life"] == "100s" else None))
+    expected = model.transform(after[-500:])
+    sizes = np.abs(found[-500:]).mean(axis=0), np.abs(expected).mean(axis=0)
+    assert np.allclose(*sizes, rtol=0.1), f"coordinates have sizes {sizes[0]}, and {sizes[1]} along the components of now"
+
+
+def test_a_forged_moment_of_the_next_read_out_does_not_stop_them(tmp_path: Path) -> None:
+    X = stream(3000)
+    model = OnlinePCA(3, oversample=4).partial_fit(X[:500])
+    model.fit_next(X[500])
+    model._stream.refresh_at = 1e300
+    model = saved(model, tmp_path)
+    for x in X[501:]:
+        y = model.fit_next(x)
+    assert np.allclose(y, model.transform(X[-1:])[0], atol=0.2)
+    assert model._stream.refresh_at < 4000

@@ -101,6 +101,11 @@ class Careful:
         return not self._open.n or self.core is None
 
     @property
+    def open_rows(self) -> int:
+        """Number of the rows of the open block."""
+        return self._open.n
+
+    @property
     def open_weight(self) -> float:
         """Weight of the rows held."""
         return float(self._open.all().weights.sum())

@@ -335,10 +335,10 @@ class OnlinePCA(Usable):
 
     def _show(self, stream: Stream) -> bool:
         """Read the components out anew for `fit_next`, if it is time; returns whether it was."""
-        weight, anew = stream.weight, stream.refresh_at == 0.0  # after anything but single samples
-        if weight < stream.refresh_at or not (anew or stream.cheap_to_read):
+        anew = stream.refresh_at == 0.0  # after anything but single samples
+        if stream.seen < stream.refresh_at or not (anew or stream.cheap_to_read):
             return False
-        stream.refresh_at = weight + min(weight / 2, 16 * stream.rank)
+        stream.refresh_later()
         wanted: Any = self.n_components
         view = stream.view() if anew else stream.glance(int(wanted) if isinstance(wanted, numbers.Integral) else stream.rank)
         components = self._shown(view)[0]

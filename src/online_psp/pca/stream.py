@@ -85,7 +85,7 @@ class Stream:
         self.first_scale: Floats | None = None  # the first of these for each feature, (D,), 0 for those that have not varied yet
         self.components = int(n_components) if isinstance(n_components, numbers.Integral) else self.rank
         self.parameters_seen = True  # whether those of the estimator are as they were when they were last checked
-        self.refresh_at = 0.0  # weight at which `fit_next` reads out anew
+        self.refresh_at = 0.0  # number of rows at which `fit_next` reads out anew
         self.gross_seen = 0.0  # share of the weight taken from gross rows when it was last looked at
         self.shown: Array = np.zeros((0, D), dtype=dtype)  # what it projects on until then, scaled if it whitens
         self.waiting = Waiting(D, dtype)  # rows of `fit_next`
@@ -285,7 +285,7 @@ class Stream:
 
     def prepare(self) -> None:
         """Get ready for rows that come one by one."""
-        due = self.refresh_at - self.weight
+        due = self.refresh_at - self.seen
         room = self.waiting.most if due <= 0.0 else math.ceil(due)
         inside = self.careful.room if self.careful is not None else self.waiting.most if self.model is None else self.model.room()
         moves, unit, decay = self.settings.center and self.careful is None, self.unit, float(self._decays[0])
@@ -440,6 +440,15 @@ class Stream:
             part = part * self.dtype.type(self.unit)
         if self.careful.add(part, weights, np.broadcast_to(self._decays, weights.shape)):
             self._note_block()
+
+    @property
+    def seen(self) -> int:
+        """Number of rows learned, including those of an open block."""
+        return self.moments.count + (0 if self.careful is None else self.careful.open_rows)
+
+    def refresh_later(self) -> None:
+        """Plan the next read-out for `fit_next`: after half as many rows as the model remembers, which are few if it forgets."""
+        self.refresh_at = self.seen + max(1.0, min(self.seen / 2, self.weight / 2, 16.0 * self.rank))
 
     @property
     def weight(self) -> float:
@@ -597,7 +606,7 @@ class Stream:
 
     def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
         """Restore a state, and the algorithm that belongs to it."""
-        self.rank, self.unit, self.refresh_at = state.rank, state.unit, state.refresh_at
+        self.rank, self.unit = state.rank, state.unit
         self.shown, self.last_time = np.array(state.shown), state.last_time
         self.axes = None if state.axes is None else np.array(state.axes)
         self.scale = None if state.scale is None else np.array(state.scale)
@@ -612,6 +621,7 @@ class Stream:
         m.mean, m.variance = state.moments.mean.copy(), state.moments.variance.copy()
         if state.moments.parts is not None:
             m.take_parts(state.moments.parts)
+        self.refresh_at = min(state.refresh_at, self.seen + 16.0 * self.rank)
         exact = state.kept or state.scatter
         self.exact, self.model = None if exact is None else exact_from_state(exact, self.rank), model
         self.gross_seen = self.gross_share

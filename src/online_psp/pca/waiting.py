@@ -20,45 +20,36 @@ _MOST = 128  # rows
 _BYTES = 1 << 20  # of all of them
 
 # A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places.
-_COUNT, _ROOM, _WEIGHT, _DECAY, _MOVES, _UNIT, _LIMIT = range(7)
+_COUNT, _ROOM, _WEIGHT, _DECAY, _MOVES, _LIMIT, _DRIFT = range(7)
 
 
 @exact_kernel
-def _take(x: Array, numbers: Floats, mean: Floats, rows: Array) -> int:
-    """Copy x to the next row, and move the mean past it; see `_take_and_project`."""
-    limit, beyond = numbers[_LIMIT], 0
+def _copy(x: Array, limit: float, mean: Floats, row: Array, point: Array) -> bool:
+    """``row = x`` and ``point = x − mean``; returns whether all values of x are below the limit."""
+    beyond = 0
     for j in range(x.shape[0]):
-        beyond += not abs(x[j]) < limit
-    n = int(numbers[_COUNT])
-    if beyond or n >= numbers[_ROOM]:
-        return 0
-    numbers[_COUNT] += 1.0
-    numbers[_WEIGHT] = numbers[_DECAY] * numbers[_WEIGHT] + 1.0
-    share, unit = numbers[_MOVES] / numbers[_WEIGHT], numbers[_UNIT]
-    factor = (1.0 - share) / unit
-    origin, moved, row, point = mean[0], mean[1], rows[n], rows[-1]
-    for j in range(x.shape[0]):
-        difference = (unit * x[j] - origin[j]) - moved[j]
-        moved[j] += share * difference
-        point[j] = factor * difference
-        row[j] = x[j]
-    return n + 1
+        value = x[j]
+        beyond += not abs(value) < limit
+        row[j] = value
+        point[j] = value - mean[j]
+    return beyond == 0
 
 
 @kernel
-def _take_and_project(x: Array, numbers: Floats, mean: Floats, rows: Array, components: Array, y: Array) -> int:
-    """Copy x to the next row, move the mean past it, and project it.
+def _take(x: Array, numbers: Floats, mean: Floats, rows: Array, components: Array, y: Array) -> int:
+    """Copy x to the next row, and give its coordinates, less those of the mean with it.
+
+    The mean itself stays where it was when the first of the rows came; how far it has moved since is followed along the components only.
 
     Parameters
     ----------
     x : (D,)
-    numbers : (7,)
+    numbers : (6 + K,)
         Rows that wait, and how many may; the weight of all rows up to now, and what is left of it when a row comes; 1 if rows move the
-        mean, else 0; what rows are multiplied by, and how large their values may be before that.
-    mean : (2, D)
-        Its origin, and how far it has moved: see `online_psp.engine.moments`.
+        mean, else 0; how large values may be; and how far the mean has moved, along the components.
+    mean : (D,)
     rows : (most + 1, D)
-        The rows that wait. The last one is filled with how far x is from the moved mean, in the units of x.
+        The rows that wait; the last one is for what is computed here.
     components : (K, D)
     y : (K,), filled
 
@@ -67,14 +58,21 @@ def _take_and_project(x: Array, numbers: Floats, mean: Floats, rows: Array, comp
     int
         How many rows wait now; 0, and nothing has changed, if x has a value that is not below the limit, or there is no room for it.
     """
-    n = _take(x, numbers, mean, rows)
-    if n:
-        row_products(components, components.shape[0], rows[-1], y)
-    return n
+    n = int(numbers[_COUNT])
+    if n >= numbers[_ROOM] or not _copy(x, numbers[_LIMIT], mean, rows[n], rows[-1]):
+        return 0
+    row_products(components, components.shape[0], rows[-1], y)
+    numbers[_COUNT] += 1.0
+    numbers[_WEIGHT] = numbers[_DECAY] * numbers[_WEIGHT] + 1.0
+    share = numbers[_MOVES] / numbers[_WEIGHT]
+    for k in range(y.shape[0]):
+        numbers[_DRIFT + k] += share * (y[k] - numbers[_DRIFT + k])
+        y[k] -= numbers[_DRIFT + k]
+    return n + 1
 
 
 class Waiting:
-    """A few dense rows, and the mean of the stream as it will be when they are learned.
+    """A few dense rows, and where the mean of the stream will be when they are learned, as far as that is seen along the components.
 
     Parameters
     ----------
@@ -88,8 +86,8 @@ class Waiting:
         self._rows: Array = np.zeros((0, D), dtype)
         self._times: Floats = np.zeros(self.most + 1)
         self._timed = False
-        self._numbers: Floats = np.zeros(7)
-        self._mean: Floats = np.zeros((2, 0))
+        self._numbers: Floats = np.zeros(_DRIFT)
+        self._mean: Floats = np.zeros(D)
         self._components: Array = np.zeros((0, D), dtype)
         self._room = 0
         self.is_full = False
@@ -119,15 +117,15 @@ class Waiting:
         room : int
             Most rows that may wait.
         unit, limit : float
-            What rows are multiplied by, and how large their values may be before that.
+            What rows are multiplied by before they are learned, and how large their values may be before that.
         components : (K, D)
             Axes along which coordinates of the rows are given.
         """
         if not len(self._rows):
             self._rows = np.zeros((self.most + 1, self._D), self._dtype)
-        self._mean = np.array(moments.mean_parts())
+        self._mean = moments.mean / unit
         self._room = max(1, min(self.most, room))
-        self._numbers[:] = 0.0, self._room, weight, decay, moves, unit, limit
+        self._numbers = np.array([0.0, self._room, weight, decay, moves, limit, *np.zeros(len(components))])
         self._components, self.is_full = components, False
 
     def take(self, x: Array) -> Array | None:
@@ -137,7 +135,7 @@ class Waiting:
         """
         components = self._components
         y: Array = np.empty(len(components), self._dtype)
-        n = _take_and_project(x, self._numbers, self._mean, self._rows, components, y)
+        n = _take(x, self._numbers, self._mean, self._rows, components, y)
         self.is_full = n >= self._room
         return y if n else None
 
