@@ -271,7 +271,8 @@ class OnlinePCA(Usable):
         Returns
         -------
         y : (n_components,)
-            Its projection on the components as of their last read-out (refreshed ever more rarely, at least every ``24 K'`` samples).
+            Its projection on the components as of their last read-out: after half as many samples as the model remembers, at the end
+            of a block, at least every ``24 K'`` samples.
         """
         stream: Stream | None = self.__dict__.get("_stream")
         if stream is not None and type(x) is np.ndarray and x.dtype is stream.dtype and x.flags.carray:
