@@ -176,3 +176,15 @@ def test_a_warning_that_comes_up_in_a_thread_of_the_page_is_given_to_the_learner
             assert not said, f"the warning was given in the thread of the page: {said[0].message} {said[0].filename}:{said[0].lineno}"
         model.partial_fit(X[303:310])
     assert any("deviation" in str(each.message) for each in said), [str(each.message) for each in said]
+
+
+def test_what_goes_wrong_on_the_side_of_the_page_does_not_touch_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, alone = OnlinePCA(K).fit(data(200)), OnlinePCA(K).fit(data(200))
+    with following(model) as page:
+        monkeypatch.setattr(page.feed, "take", lambda *_, **__: 1 // 0)
+        with pytest.warns(RuntimeWarning, match=r"told no more \(ZeroDivisionError.*Learning goes on"):
+            model.partial_fit(data(10))
+        model.partial_fit(data(10))
+        alone.partial_fit(data(10)).partial_fit(data(10))
+        assert np.array_equal(model.components_, alone.components_)
+        assert model.n_samples_seen_ == 220

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -155,8 +156,14 @@ class Dashboard:
         feed = self.feed
         if time.monotonic() < feed.wakes:
             feed.passed.append(len(rows))
-        else:
+            return
+        try:
             feed.take(self._model, native(rows), found=found)
+        except Exception as error:  # the rows have been learned: what goes wrong here must not look as if that had
+            self._follows = False
+            self._set_onlooker(None)
+            said = f"The page is told no more ({type(error).__name__}: {error}). Learning goes on without it."
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
 
     def _name_ids(self, ids: Any, rows: int) -> None:
         """Name ID columns that have no names."""
