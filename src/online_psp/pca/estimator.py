@@ -260,7 +260,7 @@ class OnlinePCA(Usable):
     def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: only its shape and finiteness are checked.
 
-        Samples may wait to be learned together, up to 128 of them. Whatever uses the model has them learned first.
+        Samples may wait to be learned together, up to 256 of them. Whatever uses the model has them learned first.
 
         Parameters
         ----------

@@ -16,8 +16,8 @@ from online_psp.engine.moments import Moments
 from online_psp.engine.types import Array, Floats
 from online_psp.engine.vectors import row_products
 
-_MOST = 128  # rows
-_BYTES = 1 << 20  # of all of them
+_MOST = 256  # rows
+_BYTES = 1 << 21  # of all of them
 
 # A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places.
 _COUNT, _ROOM, _WEIGHT, _DECAY, _MOVES, _LIMIT, _DRIFT = range(7)
