@@ -150,7 +150,10 @@ class Stream:
         m, give = self.moments, self._notices.give
         if self.model is not None and self.scale is None:
             units = units_notice(m.variance, self.dtype, self.components)
-            give("units", units or rounding_notice(found.variances, self.dtype, self.components))
+            give("units", units)
+            give(
+                "rounding", None if units else rounding_notice(found.variances, self.dtype, self.components)
+            )  # the same cause, said better
         if self.scale is not None and self.first_scale is not None:
             give("growth", growth_notice(m.variance, self.first_scale, found.variances, self.components))
         give("sizes", sizes_notice(found.variances, m.total_variance, self._faintest, self.dtype, self.components, m.count))
