@@ -200,7 +200,7 @@ def test_a_row_that_comes_where_there_is_no_room_is_not_lost() -> None:
     model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
     for x in X[600:]:
         model._stream.waiting.is_full = False
-        model._settle = lambda stream, row, y: y  # type: ignore[method-assign]
+        model._settle = lambda stream, row, y, depth=5: y  # type: ignore[method-assign]
         assert model.fit_next(x).shape == (3,)
     same(model, OnlinePCA(3, oversample=4).fit(X))
 

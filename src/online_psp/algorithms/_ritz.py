@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
-from online_psp.algorithms._ritz_calm import try_calm
 from online_psp.algorithms._ritz_exact import exactly
 from online_psp.algorithms._ritz_fast import try_fast
+from online_psp.algorithms._ritz_image import try_image
 from online_psp.algorithms._ritz_model import RANGE, Model, leading, principal, rounding
 from online_psp.engine.row_products import squares, widened
 from online_psp.engine.rows import AnyRows, SparseRows
@@ -45,7 +45,7 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     model = model._replace(M=_faded(model.M, keep))
     if model.k == K:
         model = model._replace(B=_suited(model, rows))
-        found = try_calm(model, rows, roots) if model.calm else None
+        found = try_image(model, rows, roots)
         if found is not None:
             return found._replace(total=total)
         parts = max(1, round(len(rows) / (_PART * K)))

@@ -18,7 +18,6 @@ from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _ONCE = 0.1  # below this, one subspace iteration is enough
-_NEARLY_CALM = 0.25  # below this, the step without inner products is tried on the next block
 _POWER = 6  # power iterations for ‖R‖
 _IMPLICIT = 64.0  # roundings of a step with sparse rows
 
@@ -45,8 +44,6 @@ class Turn(NamedTuple):
     C: Floats
     M: Floats
     sizes: Floats
-    ratio: float
-    """A bound on what the rows have outside of B, in multiples of the smallest variance kept."""
 
 
 def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model | None:
@@ -84,15 +81,15 @@ def moved(model: Model, rows: AnyRows, roots: Floats, turn: Turn, noise: float) 
 
 def _settled(B: Array | SparseStore, turn: Turn, drift: float) -> Model:
     """The model with a new basis, made orthonormal if it may have drifted too far from that."""
-    sparse, calm = isinstance(B, SparseStore), turn.ratio <= _NEARLY_CALM
+    sparse = isinstance(B, SparseStore)
     eps = float(np.finfo(B.V.dtype if isinstance(B, SparseStore) else B.dtype).eps)
     drift += (_IMPLICIT if sparse else 4.0) * eps
     if drift <= (1e-12 if eps < 1e-12 else 40.0 * eps):
-        return Model(B, turn.M, drift, calm=calm)
+        return Model(B, turn.M, drift)
     if isinstance(B, SparseStore):
         basis, M = orthonormal(B.read(), turn.M)
-        return Model(SparseStore(basis, B.sums), M, 0.0, calm=calm)
-    return Model(*orthonormal(B, turn.M), 0.0, calm=calm)
+        return Model(SparseStore(basis, B.sums), M, 0.0)
+    return Model(*orthonormal(B, turn.M), 0.0)
 
 
 def _past(rows: SparseRows, B: Array) -> SparseStore:
@@ -119,7 +116,7 @@ def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit:
     """One or two subspace iterations; D does not appear."""
     _, d, inverse, T, _ = plan
     least, bound = smallest(d, inverse), frobenius(R)  # which is a bound of ‖R‖, and nearly free
-    if bound > safe * least and exceeds(R, safe * least):
+    if bound > safe * least and norm(R) > safe * least:
         return None
     RT = matmul(R, T)
     Y = P + RT
@@ -130,10 +127,10 @@ def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit:
         T = lapack.dgetrs(factor, pivots, (Y * d).T, overwrite_b=1)[0].T * d
         RT = matmul(R, T)
         Y = P + RT
-    return _turned(M, P, T, RT, Y, bound / least, explicit)
+    return _turned(M, P, T, RT, Y, explicit)
 
 
-def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, ratio: float, explicit: bool) -> Turn | None:
+def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, explicit: bool) -> Turn | None:
     """The rows of ``B + Tᵀ (X − P B)`` made orthonormal, and M in their coordinates."""
     k = len(M)
     H = blas.dgemm(1.0, T.T, RT.T, trans_b=1)
@@ -158,7 +155,7 @@ def _turned(M: Floats, P: Floats, T: Floats, RT: Floats, Y: Floats, ratio: float
             return None
         vectors = vectors[:, ::-1]
         A, C, M = matmul(vectors.T, A), matmul(vectors.T, C), np.diag(values[::-1])
-    return Turn(A, C, M, np.sqrt(np.einsum("ij,ij->i", T, T)), ratio)
+    return Turn(A, C, M, np.sqrt(np.einsum("ij,ij->i", T, T)))
 
 
 def smallest(d: Floats, inverse: Floats) -> float:
@@ -182,25 +179,26 @@ def frobenius(R: Floats) -> float:
     return largest * math.sqrt(float(((R / largest) ** 2).sum())) if largest > 0.0 else 0.0
 
 
-def exceeds(R: Floats, limit: float) -> bool:
-    """Whether the largest eigenvalue of the nearly semidefinite R is above the limit.
+def norm(R: Floats) -> float:
+    """The largest eigenvalue of the nearly semidefinite R, from below.
 
-    Power iteration, from the heaviest row and from a fixed vector that no ordinary data is orthogonal to. It comes from below, hence the
-    margin in `SAFE`.
+    Power iteration, from the heaviest row and from a fixed vector that no ordinary data is orthogonal to.
     """
     diagonal = R.diagonal()
     heavy = int(np.argmax(diagonal))
-    if diagonal[heavy] > limit or limit <= 0.0:
-        return True
-    for x in (R[heavy] / limit, np.cos(1.0 + 2.399963 * np.arange(len(R))) * np.sqrt(np.maximum(diagonal, 0.0))):
+    largest = float(diagonal[heavy])
+    if not largest > 0.0:
+        return 0.0
+    found = 1.0
+    for x in (R[heavy] / largest, np.cos(1.0 + 2.399963 * np.arange(len(R))) * np.sqrt(np.maximum(diagonal / largest, 0.0))):
+        size = math.sqrt(x @ x)
         for _ in range(_POWER):
-            norm = math.sqrt(x @ x)
-            if norm == 0.0:
+            if size == 0.0:
                 break
-            x = matmul(R, x / norm) / limit  # noqa: PLW2901
-            if x @ x > 1.0:
-                return True
-    return False
+            x = matmul(R, x / size) / largest  # noqa: PLW2901
+            size = math.sqrt(x @ x)
+        found = max(found, size)
+    return found * largest
 
 
 def _residuals(B: Floats, X: Floats, leak: float) -> tuple[Floats, Floats, Floats]:

@@ -30,8 +30,6 @@ class Model(NamedTuple):
     drift: float
     total: float | None = None
     """Mean square of the rows, what was left out of them included; None where it is not followed, and no floor is taken."""
-    calm: bool = False
-    """Whether the last block had so little outside of B that the cheapest step may do for the next one."""
 
     @property
     def k(self) -> int:

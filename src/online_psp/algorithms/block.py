@@ -11,14 +11,15 @@ M   (k,k)  covariance in the coordinates of B, not diagonal
 `reference_step` finds it by a singular value decomposition of the stacked rows: that is IncrementalPCA (Ross et al. 2008) with batches of b
 rows. The class finds the same in one of four ways, the cheapest that is safe:
 
-*calm*
-    Where rows have next to nothing outside of B (``‖R‖ ≤ 0.15 λ``, see below), Nyström's approximation from B's image: three products of
-    length D for the whole block, and no inner products of rows (`online_psp.algorithms._ritz_calm`).
+*image*
+    Nyström's approximation from B's image (`online_psp.algorithms._ritz_image`): no inner products of rows, one subspace iteration where
+    rows have next to nothing outside of B (``‖R‖ ≤ 0.15 λ``, see below), and two up to ``0.9 λ``.
 *fast*
     With ``P = X̂ Bᵀ`` and ``R = X̂ X̂ᵀ − P Pᵀ``, a subspace near that of B is the row space of ``B + Tᵀ (X̂ − P B)``, and one subspace
     iteration is ``Y = P + R T``, ``T ← Y (M + Pᵀ Y)⁻¹``, from ``T = 0``. It is contracted by at least ``‖R‖/λ``, λ the smallest eigenvalue
     of ``M + Pᵀ P``, because what is left out cannot be larger than ‖R‖, and what is kept not smaller than λ (Cauchy's interlacing). So it
-    is taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept.
+    is taken only where ``‖R‖ ≤ 0.7 λ``: then no direction of the block, seen before or not, belongs among the K that are kept. It does
+    for directions of sizes too far apart for the first way.
 *exact*
     Eigenvectors of the Gram matrix of ``[S B; X̂]``, ``Sᵀ S = M``, where the variances kept are within a range of 1e8.
 *careful*
@@ -123,7 +124,6 @@ class BlockRunning(NamedTuple):
     shares: Annotated[Floats, "n"]
     total: float | None = None
     sparse: SparseRunning | None = None
-    calm: bool | None = None
 
 
 class BlockPCA(StreamingAlgorithm):
@@ -384,16 +384,16 @@ class BlockPCA(StreamingAlgorithm):
         return B.sums if isinstance(B, SparseStore) and not self._n else None
 
     def _running_state(self) -> BlockRunning:
-        B, M, drift, total, calm = self._model
+        B, M, drift, total = self._model
         rows, shares = self._held() if self._n else None, self._shares[: self._n]
         store = B if isinstance(B, SparseStore) else None
         none = np.zeros((0, self._features()), self.dtype)
         if isinstance(rows, SparseRows) or (rows is None and store is not None):
             sparse = described(rows, shares, store, self.dtype)
             basis = np.array(self._model.basis()) if store is None or sparse.store is None else np.array(store.V.T, order="C")
-            return BlockRunning(basis, M.copy(), drift, none, np.zeros(0), total, sparse, calm)
+            return BlockRunning(basis, M.copy(), drift, none, np.zeros(0), total, sparse)
         dense = none if rows is None else np.array(centred(rows, self.dtype))
-        return BlockRunning(np.array(self._model.basis()), M.copy(), drift, dense, shares.copy(), total, None, calm)
+        return BlockRunning(np.array(self._model.basis()), M.copy(), drift, dense, shares.copy(), total, None)
 
     def _restore(self, running: BlockRunning) -> None:
         B: Array | SparseStore = np.array(running.B)
@@ -404,7 +404,7 @@ class BlockPCA(StreamingAlgorithm):
                 B = SparseStore.from_state(running.B.T, sums, running.sparse.store)
             rows = rows_again(running.sparse, sums, self._features())
             held = [] if rows is None else [(rows, running.sparse.shares)]
-        self._model = Model(B, np.array(running.M), running.drift, running.total, bool(running.calm))
+        self._model = Model(B, np.array(running.M), running.drift, running.total)
         for again, shares in held:
             for start in range(0, len(again), self._full):  # all of them at once, unless a block has become shorter since
                 part = slice(start, start + self._full)

@@ -11,7 +11,7 @@ from scipy.sparse import vstack
 from online_psp.engine.blas import add_product, matmul, row_products
 from online_psp.engine.csr import scatter_add
 from online_psp.engine.libraries import to_host
-from online_psp.engine.row_sums import SUMMED, squares_and_sums
+from online_psp.engine.row_sums import squares_and_sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sparse_store import Compressed, SparseStore, compress
 from online_psp.engine.symmetric import fill_upper
@@ -44,9 +44,9 @@ def basis_products(rows: DenseRows | ArrayRows, B: Array) -> Floats:
     return matmul(rows.dense(B.dtype), B.T).astype(np.float64, copy=False)
 
 
-def squares_and_sums_of(rows: DenseRows | ArrayRows, factors: Floats) -> tuple[Floats, Array]:
-    """``‖x‖²`` of n rows, (n,), in double precision, and sums of four rows each, (⌈n/4⌉, D), all of them times their factors."""
-    n, count = len(rows), -(-len(rows) // SUMMED)
+def squares_and_sums_of(rows: DenseRows | ArrayRows, factors: Floats, summed: int) -> tuple[Floats, Array]:
+    """``‖x‖²`` of n rows, (n,), in double precision, and sums of so many rows each, (⌈n/summed⌉, D), all of them times their factors."""
+    n, count = len(rows), -(-len(rows) // summed)
     if isinstance(rows, ArrayRows):
         which = np.zeros((count, n))
         which[np.arange(n) % count, np.arange(n)] = factors

@@ -7,9 +7,6 @@ import numpy as np
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Array, Floats
 
-SUMMED = 4
-"""Rows of a sum."""
-
 
 @kernel
 def _add_row(x: Array, factor: float, out: Array) -> None:
@@ -27,7 +24,7 @@ def _square(x: Array) -> float:
 
 @kernel
 def squares_and_sums(X: Array, factors: Array, squares: Floats, sums: Array) -> None:
-    """``squares[i] = ‖x_i‖²``, and sums of every count-th row, each times its factor.
+    """``squares[i] = ‖x_i‖²``, and sums of every count-th row, each times its factor; quickest for four rows each.
 
     Parameters
     ----------
@@ -35,7 +32,6 @@ def squares_and_sums(X: Array, factors: Array, squares: Floats, sums: Array) -> 
     factors : (n,)
     squares : (n,), filled
     sums : (count, D), filled
-        ``count = ⌈n/4⌉``.
     """
     n, count = X.shape[0], sums.shape[0]
     for i in range(count):

@@ -279,12 +279,9 @@ class Stream:
             Its coordinates along the axes shown. None, and nothing is changed, if it has to be learned by itself: because nothing is
             prepared, or because it has values that are missing, not finite or too large.
         """
-        waiting = self.waiting
-        if self.refresh_at == 0.0:
-            return None
         if time is None:
-            return waiting.take(row)
-        return waiting.take_at(row, float(decays_of(self.settings.half_life, np.array([time]), self.last_taken)[0]), time)
+            return self.waiting.take(row)
+        return self.waiting.take_at(row, float(decays_of(self.settings.half_life, np.array([time]), self.last_taken)[0]), time)
 
     def prepare(self) -> None:
         """Get ready for rows that come one by one."""

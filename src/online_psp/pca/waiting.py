@@ -19,7 +19,7 @@ from online_psp.engine.vectors import row_products
 _MOST = 256  # rows
 _BYTES = 1 << 21  # of all of them
 
-# A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places.
+# A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places, and all rows in another.
 _COUNT, _ROOM, _WEIGHT, _DECAY, _MOVES, _LIMIT, _DRIFT = range(7)
 
 
@@ -36,7 +36,7 @@ def _copy(x: Array, limit: float, mean: Floats, row: Array, point: Array) -> boo
 
 
 @kernel
-def _take(x: Array, numbers: Floats, mean: Floats, rows: Array, components: Array, y: Array) -> int:
+def _take(x: Array, numbers: Floats, rows: Array, y: Array) -> int:
     """Copy x to the next row, and give its coordinates, less those of the mean with it.
 
     The mean itself stays where it was when the first of the rows came; how far it has moved since is followed along the components only.
@@ -44,28 +44,30 @@ def _take(x: Array, numbers: Floats, mean: Floats, rows: Array, components: Arra
     Parameters
     ----------
     x : (D,)
-    numbers : (6 + K,)
+    numbers : (6 + K + D,)
         Rows that wait, and how many may; the weight of all rows up to now, and what is left of it when a row comes; 1 if rows move the
-        mean, else 0; how large values may be; and how far the mean has moved, along the components.
-    mean : (D,)
-    rows : (most + 1, D)
-        The rows that wait; the last one is for what is computed here.
-    components : (K, D)
+        mean, else 0; how large values may be; how far the mean has moved, along the components; and the mean.
+    rows : (most + 1 + K, D)
+        The rows that wait; one for what is computed here; and the components.
     y : (K,), filled
 
     Returns
     -------
     int
-        How many rows wait now; 0, and nothing has changed, if x has a value that is not below the limit, or there is no room for it.
+        How many rows wait now; 0, and nothing has changed, if x is of another length, or has a value that is not below the limit, or there
+        is no room for it.
     """
-    n = int(numbers[_COUNT])
-    if n >= numbers[_ROOM] or not _copy(x, numbers[_LIMIT], mean, rows[n], rows[-1]):
+    n, K = int(numbers[_COUNT]), y.shape[0]
+    own = rows.shape[0] - K - 1
+    if n >= numbers[_ROOM] or x.shape[0] != rows.shape[1]:
         return 0
-    row_products(components, components.shape[0], rows[-1], y)
+    if not _copy(x, numbers[_LIMIT], numbers[_DRIFT + K :], rows[n], rows[own]):
+        return 0
+    row_products(rows[own + 1 :], K, rows[own], y)
     numbers[_COUNT] += 1.0
     numbers[_WEIGHT] = numbers[_DECAY] * numbers[_WEIGHT] + 1.0
     share = numbers[_MOVES] / numbers[_WEIGHT]
-    for k in range(y.shape[0]):
+    for k in range(K):
         numbers[_DRIFT + k] += share * (y[k] - numbers[_DRIFT + k])
         y[k] -= numbers[_DRIFT + k]
     return n + 1
@@ -86,9 +88,9 @@ class Waiting:
         self._rows: Array = np.zeros((0, D), dtype)
         self._times: Floats = np.zeros(self.most + 1)
         self._timed = False
-        self._numbers: Floats = np.zeros(_DRIFT)
-        self._mean: Floats = np.zeros(D)
+        self._numbers: Floats = np.zeros(_DRIFT + D)
         self._components: Array = np.zeros((0, D), dtype)
+        self._blank: Array = np.zeros(0, dtype)  # coordinates to be filled
         self._room = 0
         self.is_full = False
         """Whether the rows have to be learned now."""
@@ -121,23 +123,31 @@ class Waiting:
         components : (K, D)
             Axes along which coordinates of the rows are given.
         """
-        if not len(self._rows):
-            self._rows = np.zeros((self.most + 1, self._D), self._dtype)
-        self._mean = moments.mean / unit
-        self._room = max(1, min(self.most, room))
-        self._numbers = np.array([0.0, self._room, weight, decay, moves, limit, *np.zeros(len(components))])
-        self._components, self.is_full = components, False
+        K = len(components)
+        if len(self._rows) != self.most + 1 + K:
+            self._rows = np.zeros((self.most + 1 + K, self._D), self._dtype)
+            self._numbers = np.zeros(_DRIFT + K + self._D)
+        if self._components is not components:
+            self._components, self._blank = components, np.zeros(K, self._dtype)
+            self._rows[self.most + 1 :] = components
+        self._room, self.is_full = max(1, min(self.most, room)), False
+        self._numbers[:_DRIFT] = 0.0, self._room, weight, decay, moves, limit
+        self._numbers[_DRIFT : _DRIFT + K] = 0.0
+        self._numbers[_DRIFT + K :] = moments.mean / unit
 
     def take(self, x: Array) -> Array | None:
         """Let a row, (D,), wait; returns its coordinates, (K,).
 
-        None, with nothing changed, if it has a value beyond the limit, or if there is no room for it, as where nothing is prepared.
+        None, with nothing changed, if it is of another length, has a value beyond the limit, or has no room, as where nothing is
+        prepared.
         """
-        components = self._components
-        y: Array = np.empty(len(components), self._dtype)
-        n = _take(x, self._numbers, self._mean, self._rows, components, y)
-        self.is_full = n >= self._room
-        return y if n else None
+        y = self._blank.copy()  # quicker than a new array
+        n = _take(x, self._numbers, self._rows, y)
+        if not n:
+            return None
+        if n >= self._room:
+            self.is_full = True
+        return y
 
     def take_at(self, x: Array, decay: float, time: float) -> Array | None:
         """As `take`, for a row that has a time, and the share of all earlier weight that is left by then."""
