@@ -41,7 +41,7 @@ def basis(model: Model) -> Floats:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_calm_step_is_close_to_the_exact_one(seed: int) -> None:
     model, X, roots = calm_model(seed)
-    calm, exact = try_image(model, DenseRows(X), roots), exactly(model, DenseRows(X), roots, K)
+    calm, exact = try_image(model, DenseRows(X), roots)[0], exactly(model, DenseRows(X), roots, K)
     assert calm is not None, "rows with hardly anything outside of the basis should take the calm step"
     before, after = subspace_error(basis(model), basis(exact)), subspace_error(basis(calm), basis(exact))
     assert after < 0.2 * before, f"one subspace iteration should leave less than a fifth of {before:.2e}; it left {after:.2e}"
@@ -54,7 +54,7 @@ def test_a_calm_step_is_close_to_the_exact_one(seed: int) -> None:
 
 def test_single_precision_is_orthonormal_too() -> None:
     model, X, roots = calm_model(3, np.float32)
-    calm = try_image(model, DenseRows(X), roots)
+    calm = try_image(model, DenseRows(X), roots)[0]
     assert calm is not None
     assert calm.dtype == np.float32
     off = np.abs(basis(calm).T @ basis(calm) - np.eye(K)).max()
@@ -65,10 +65,10 @@ def test_rows_of_every_kind_take_the_same_step() -> None:
     strict = pytest.importorskip("array_api_strict")
     model, X, roots = calm_model(7)
     X[np.abs(X) < 0.05] = 0.0
-    dense = try_image(model, DenseRows(X), roots)
-    other = try_image(model, ArrayRows(strict.asarray(X), np.dtype(np.float64)), roots)
+    dense = try_image(model, DenseRows(X), roots)[0]
+    other = try_image(model, ArrayRows(strict.asarray(X), np.dtype(np.float64)), roots)[0]
     rows = SparseRows(csr_matrix(X), np.ones(ROWS), None)
-    stored = try_image(model._replace(B=SparseStore(model.basis(), None)), rows, roots)
+    stored = try_image(model._replace(B=SparseStore(model.basis(), None)), rows, roots)[0]
     assert dense is not None
     for name, found in (("another library's", other), ("sparse", stored)):
         assert found is not None, f"{name} rows should take the calm step where dense ones do"
@@ -106,7 +106,7 @@ KINDS = ["one row", "two rows", "last rows", "all rows", "constant", "alternatin
 @pytest.mark.parametrize("seed", range(10))
 def test_a_new_direction_is_never_overlooked(kind: str, seed: int) -> None:
     model, X, roots, new = planted(kind, seed)
-    assert try_image(model, DenseRows(X), roots) is None, f"a new direction ({kind}) should not take the calm step"
+    assert try_image(model, DenseRows(X), roots)[0] is None, f"a new direction ({kind}) should not take the calm step"
     found = advance(model, DenseRows(X), roots, 1.0 - ROWS * SHARE, K)
     part = float(np.linalg.norm(basis(found).T @ new))
     assert part > 0.95, f"the new direction ({kind}) should be among those kept; only {part:.2f} of it is"
@@ -115,9 +115,9 @@ def test_a_new_direction_is_never_overlooked(kind: str, seed: int) -> None:
 def test_streams_without_new_directions_take_it_and_continue_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
 
-    def counted(*arguments: Any) -> Model | None:
+    def counted(*arguments: Any) -> tuple[Model | None, float]:
         found = try_image(*arguments)
-        taken.append(found is not None)
+        taken.append(found[0] is not None)
         return found
 
     monkeypatch.setattr("online_psp.algorithms._ritz.try_image", counted)
@@ -144,9 +144,9 @@ def test_a_second_iteration_is_made_where_one_is_not_enough(kind: str, seed: int
 
     def step() -> Model:
         if kind == "dense":
-            found = try_image(model, DenseRows(X), roots)
+            found = try_image(model, DenseRows(X), roots)[0]
         else:
-            found = try_image(model._replace(B=SparseStore(model.basis(), None)), SparseRows(csr_matrix(X), np.ones(ROWS), None), roots)
+            found = try_image(model._replace(B=SparseStore(model.basis(), None)), SparseRows(csr_matrix(X), np.ones(ROWS), None), roots)[0]
         assert found is not None, "two subspace iterations should be enough for these rows"
         return found
 

@@ -269,3 +269,22 @@ def test_a_forged_moment_of_the_next_read_out_does_not_stop_them(tmp_path: Path)
         y = model.fit_next(x)
     assert np.allclose(y, model.transform(X[-1:])[0], atol=0.2)
     assert model._stream.refresh_at < 4000
+
+
+def test_copies_of_models_and_of_rows_go_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickled arrays and models have dtypes that are equal to others, but not the same objects."""
+    X = stream(900)
+    model, rows = pickle.loads(pickle.dumps((OnlinePCA(3, oversample=4).fit(X[:600]), X)))
+    model.fit_next(X[600])
+    slow: list[Any] = []
+    usual = OnlinePCA._fit_next
+
+    def counted(*arguments: Any) -> Any:
+        slow.append(arguments)
+        return usual(*arguments)
+
+    monkeypatch.setattr(OnlinePCA, "_fit_next", counted)
+    for x in [*X[601:700], *rows[700:]]:
+        model.fit_next(x)
+    assert not slow, f"{len(slow)} of 299 rows went the long way, with all checks"
+    same(model, OnlinePCA(3, oversample=4).fit(X))

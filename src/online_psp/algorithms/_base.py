@@ -92,7 +92,7 @@ class StreamingAlgorithm(Provided):
             if step is not None:
                 step = checked_step(step, "step", self.most_step)
             try:
-                if self._started and type(x) is np.ndarray and x.dtype is self.dtype and x.shape == (self.D,) and x.flags.carray:
+                if self._started and type(x) is np.ndarray and x.dtype == self.dtype and x.shape == (self.D,) and x.flags.carray:
                     return self._take_open(x, step)  # the usual case, in which even one more call would cost time
                 row = self._check_row(x)
                 if self._started:

@@ -19,6 +19,7 @@ __all__ = ["Model", "advance", "leading", "principal", "rounding"]
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
+_HOPELESS = 3.0  # times the smallest eigenvalue that ‖R‖ may be, overestimated, for a fast step to be tried
 _FAINT = 1e-60
 
 
@@ -45,12 +46,12 @@ def advance(model: Model, rows: AnyRows, roots: Floats, keep: float, K: int) -> 
     model = model._replace(M=_faded(model.M, keep))
     if model.k == K:
         model = model._replace(B=_suited(model, rows))
-        found = try_image(model, rows, roots)
+        found, reach = try_image(model, rows, roots)
         if found is not None:
             return found._replace(total=total)
         parts = max(1, round(len(rows) / (_PART * K)))
         step, done = -(-len(rows) // parts), 0
-        while done < len(rows):
+        while done < len(rows) and reach < _HOPELESS:
             part = slice(done, min(done + step, len(rows)))
             found = try_fast(model, rows[part], roots[part], _SAFE / parts)  # residuals of all parts together are no larger than their sum
             if found is None and done == 0 and parts > 1:

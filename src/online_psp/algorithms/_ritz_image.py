@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.linalg import blas, eigh, lapack
 
-from online_psp.algorithms._ritz_fast import Plan, Turn, moved, norm, plan_for, smallest
+from online_psp.algorithms._ritz_fast import Plan, Turn, frobenius, moved, norm, plan_for, smallest
 from online_psp.algorithms._ritz_model import RANGE, Model, graded_cholesky
 from online_psp.engine.blas import full_gram, gram, matmul, minus_gram
 from online_psp.engine.row_products import basis_products, combined, products, squares_and_sums_of
@@ -40,45 +40,48 @@ _SAFE = 0.9  # and for two
 _TIGHTER = 1.7  # times that sums of two rows may overestimate less than those of four
 
 
-def try_image(model: Model, rows: AnyRows, roots: Floats) -> Model | None:
-    """The model after all rows, or None where two subspace iterations may not be enough, or are not accurate enough."""
+def try_image(model: Model, rows: AnyRows, roots: Floats) -> tuple[Model | None, float]:
+    """The model after all rows, or None where two subspace iterations may not be enough, or are not accurate enough.
+
+    Also ‖R‖ in multiples of the smallest eigenvalue kept, up to three times as large as it is; 0 where it was not looked at.
+    """
     diagonal = model.M.diagonal()
     if diagonal.min() < RANGE * diagonal.max():
-        return None
+        return None, 0.0
     return _from_inner_products(model, rows, roots) if isinstance(rows, SparseRows) else _from_image(model, rows, roots)
 
 
-def _from_image(model: Model, rows: DenseRows | ArrayRows, roots: Floats) -> Model | None:
+def _from_image(model: Model, rows: DenseRows | ArrayRows, roots: Floats) -> tuple[Model | None, float]:
     B, eps = model.basis(), float(np.finfo(model.dtype).eps)
     plan, P = _planned(model.M, rows, B, roots)
     if plan is None:
-        return None
+        return None, 0.0
     signs = _signs(len(rows))
     lengths, sums = squares_and_sums_of(rows, signs * roots, 4)
     within, inside = squares_and_sums_of(DenseRows(P), signs, 4)
 
-    def norm_of_sums(summed: int) -> float:
+    def of_sums(summed: int) -> Floats:
         if summed == 4:
-            return norm(_residual(sums, inside))
-        return norm(_residual(squares_and_sums_of(rows, signs * roots, summed)[1], squares_and_sums_of(DenseRows(P), signs, summed)[1]))
+            return _residual(sums, inside)
+        return _residual(squares_and_sums_of(rows, signs * roots, summed)[1], squares_and_sums_of(DenseRows(P), signs, summed)[1])
 
     lengths *= roots**2
-    reach = _reach(lengths - within, 16.0 * eps * float(lengths.sum()), plan, norm_of_sums)
+    reach = _reach(lengths - within, 16.0 * eps * float(lengths.sum()), plan, of_sums)
     if reach > _SAFE:
-        return None
+        return None, reach
     N = _image(model, rows, roots, plan)
     if reach > _CALM:
         plan, P = _planned(model.M, rows, N, roots)
         if plan is None:
-            return None
+            return None, 0.0
         N = _image(model, rows, roots, plan)
     V, failed = lapack.dpotrf(full_gram(N.astype(np.float64, copy=False)), lower=0, clean=1, overwrite_a=1)
     if failed:
-        return None
+        return None, 0.0
     trsm = blas.dtrsm if B.dtype == np.float64 else blas.strsm
     N = trsm(1.0, V.astype(B.dtype, copy=False), N.T, side=1, overwrite_b=1).T
     M, turn = _covariance(plan, V)
-    return Model(N if turn is None else matmul(turn.astype(B.dtype, copy=False), N), M, 4.0 * eps)
+    return Model(N if turn is None else matmul(turn.astype(B.dtype, copy=False), N), M, 4.0 * eps), reach
 
 
 def _planned(M: Floats, rows: DenseRows | ArrayRows, B: Array, roots: Floats) -> tuple[Plan | None, Floats]:
@@ -94,7 +97,7 @@ def _image(model: Model, rows: DenseRows | ArrayRows, roots: Floats, plan: Plan)
     return image
 
 
-def _reach(outside: Floats, lost: float, plan: Plan, norm_of_sums: Callable[[int], float]) -> float:
+def _reach(outside: Floats, lost: float, plan: Plan, of_sums: Callable[[int], Floats]) -> float:
     """‖R‖ in multiples of the smallest eigenvalue, mostly an overestimate; infinite if a row alone is too large.
 
     Parameters
@@ -104,17 +107,21 @@ def _reach(outside: Floats, lost: float, plan: Plan, norm_of_sums: Callable[[int
     lost : float
         What rounding may have taken from R.
     plan : Plan
-    norm_of_sums : callable
-        The norm of R found from sums of so many rows.
+    of_sums : callable
+        R of sums of so many rows.
     """
-    least, one, all_of_it = smallest(plan.d, plan.inverse), float(outside.max()), float(outside.sum())
-    if all_of_it + lost <= _CALM * least:
-        return (all_of_it + lost) / least
+    least, one = smallest(plan.d, plan.inverse), float(outside.max())
     if one + lost > _SAFE * least:
         return math.inf
-    reach = (max(one, norm_of_sums(4)) + lost) / least
+    bound = float(outside.sum())
+    if bound + lost > _CALM * least:
+        R = of_sums(4)
+        bound = max(one, frobenius(R))
+        if bound + lost > _CALM * least:
+            bound = max(one, norm(R))
+    reach = (bound + lost) / least
     if _CALM < reach <= _TIGHTER * _CALM or _SAFE < reach <= _TIGHTER * _SAFE:
-        reach = (max(one, norm_of_sums(2)) + lost) / least
+        reach = (max(one, norm(of_sums(2))) + lost) / least
     return reach
 
 
@@ -125,7 +132,7 @@ def _residual(sums: Array, inside: Floats) -> Floats:
     return R
 
 
-def _from_inner_products(model: Model, rows: SparseRows, roots: Floats) -> Model | None:
+def _from_inner_products(model: Model, rows: SparseRows, roots: Floats) -> tuple[Model | None, float]:
     eps = float(np.finfo(model.dtype).eps)
     P, G = products(rows, model.B)
     lengths = roots**2 * np.maximum(G.diagonal(), 0.0)
@@ -134,25 +141,25 @@ def _from_inner_products(model: Model, rows: SparseRows, roots: Floats) -> Model
     P = P * roots[:, np.newaxis]
     plan = plan_for(model.M, P)
     if plan is None:
-        return None
-    reach = _reach(R.diagonal(), 16.0 * eps * float(lengths.sum()), plan, lambda summed: norm(_summed(R, summed)))
+        return None, 0.0
+    reach = _reach(R.diagonal(), 16.0 * eps * float(lengths.sum()), plan, lambda summed: _summed(R, summed))
     if reach > _SAFE:
-        return None
+        return None, reach
     if reach > _CALM:
         plan = plan_for(model.M, P + matmul(R, plan.T))
         if plan is None:
-            return None
+            return None, 0.0
     noise = eps * float(np.sqrt(lengths) @ plan.sizes) ** 2
     A, C = blas.dsymm(1.0, plan.inverse, model.M), plan.T.T
     F = A + matmul(C, P)  # N = F B + C (X − P B)
     V, failed = lapack.dpotrf(matmul(F, F.T) + matmul(C, matmul(R, plan.T)), lower=0, clean=1)
     if failed or noise >= np.sqrt(eps):
-        return None
+        return None, 0.0
     A, C = blas.dtrsm(1.0, V, A, trans_a=1), blas.dtrsm(1.0, V, C, trans_a=1)
     M, turn = _covariance(plan, V)
     if turn is not None:
         A, C = matmul(turn, A), matmul(turn, C)
-    return moved(model, rows, roots, Turn(A, C, M, plan.sizes), noise)
+    return moved(model, rows, roots, Turn(A, C, M, plan.sizes), noise), reach
 
 
 def _summed(R: Floats, summed: int) -> Floats:

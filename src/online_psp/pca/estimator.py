@@ -262,7 +262,7 @@ class OnlinePCA(Usable):
     def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: only its shape and finiteness are checked.
 
-        Samples may wait to be learned together, up to 256 of them. Whatever uses the model has them learned first.
+        Samples may wait to be learned together, up to 512 of them. Whatever uses the model has them learned first.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class OnlinePCA(Usable):
             of a block, at least every ``24 K'`` samples.
         """
         stream: Stream | None = self.__dict__.get("_stream")
-        if stream is not None and type(x) is np.ndarray and x.dtype is stream.dtype and x.ndim == 1 and x.flags.carray and time is None:
+        if stream is not None and type(x) is np.ndarray and x.dtype == stream.dtype and x.ndim == 1 and x.flags.carray and time is None:
             with stream.lock:  # the way of nearly all samples, in as few steps as will do
                 if self._stream is stream and stream.parameters_seen and not stream.timed:
                     waiting = stream.waiting

@@ -139,7 +139,8 @@ class Kept(Exact):
 
     def glance(self, count: int) -> ReadOut:
         """As `read_out`, to half of its digits, and at least the first `count` directions."""
-        found = _from_products(np.asarray(self.weighted(), dtype=np.float64), count) if count < self.n else None
+        rows = np.asarray(self.weighted(), dtype=np.float64)
+        found = _from_products(rows, count) if count < self.n else leading_directions(rows, count)
         return self.read_out() if found is None else found
 
     def state(self) -> KeptState:

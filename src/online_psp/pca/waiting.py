@@ -16,7 +16,7 @@ from online_psp.engine.moments import Moments
 from online_psp.engine.types import Array, Floats
 from online_psp.engine.vectors import row_products
 
-_MOST = 256  # rows
+_MOST = 512  # rows
 _BYTES = 1 << 21  # of all of them
 
 # A call of a kernel costs by the number of its arguments, so all numbers are in one array, at these places, and all rows in another.
