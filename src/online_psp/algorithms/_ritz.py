@@ -19,7 +19,7 @@ __all__ = ["Model", "advance", "leading", "principal", "rounding"]
 # Constants, chosen on other data than the tests' (docs/adr/0012).
 _SAFE = 0.7  # a fast step needs ‖R‖ ≤ this times the smallest eigenvalue kept
 _PART = 5 / 3  # rows, in multiples of K, that a fast step takes at a time where all of a block are safe: inner products cost less
-_HOPELESS = 3.0  # times the smallest eigenvalue that ‖R‖ may be, overestimated, for a fast step to be tried
+_HOPELESS = 1.6  # times the smallest eigenvalue that ‖R‖ may be, overestimated, for a fast step to be tried
 _FAINT = 1e-60
 
 
