@@ -33,8 +33,11 @@ class Plan(NamedTuple):
     """(k, k): its inverse, the upper half"""
     T: Floats
     """(b, k): ``P (M + Pᵀ P)⁻¹``"""
-    sizes: Floats
-    """(b,): lengths of the rows of T"""
+
+    @property
+    def sizes(self) -> Floats:
+        """(b,): lengths of the rows of T."""
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.T, self.T)))
 
 
 class Turn(NamedTuple):
@@ -57,9 +60,10 @@ def try_fast(model: Model, rows: AnyRows, roots: Floats, safe: float) -> Model |
     plan = plan_for(M, P)
     if plan is None:
         return None
-    leak = eps * float(lengths @ plan.sizes)
+    spread = float(lengths @ plan.sizes)
+    leak = eps * spread
     X: Floats | None = None
-    if leak * float(lengths @ plan.sizes) > math.sqrt(eps):  # R is not good enough: the residuals themselves, in double precision
+    if leak * spread > math.sqrt(eps):  # R is not good enough: the residuals themselves, in double precision
         X, P, R = _residuals(model.basis().astype(np.float64, copy=False), weighted(rows, roots), leak)
         plan, lengths = plan_for(M, P), np.sqrt(np.maximum(R.diagonal(), 0.0))
     turn = None if plan is None else _iterate(M, P, R, plan, safe, explicit=X is not None)
@@ -109,12 +113,12 @@ def plan_for(M: Floats, P: Floats) -> Plan | None:
     inverse *= d
     inverse *= d[:, np.newaxis]
     T: Floats = blas.dsymm(1.0, inverse, P.T).T
-    return Plan(S, d, inverse, T, np.sqrt(np.einsum("ij,ij->i", T, T)))
+    return Plan(S, d, inverse, T)
 
 
 def _iterate(M: Floats, P: Floats, R: Floats, plan: Plan, safe: float, explicit: bool) -> Turn | None:
     """One or two subspace iterations; D does not appear."""
-    _, d, inverse, T, _ = plan
+    _, d, inverse, T = plan
     least, bound = smallest(d, inverse), frobenius(R)  # which is a bound of ‖R‖, and nearly free
     if bound > safe * least and norm(R) > safe * least:
         return None
