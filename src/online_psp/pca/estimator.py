@@ -350,11 +350,8 @@ class OnlinePCA(Usable):
             return False
         stream.refresh_later()
         wanted: Any = self.n_components
-        view = (
-            stream.view()
-            if anew and stream.model is not None
-            else stream.glance(int(wanted) if isinstance(wanted, numbers.Integral) else stream.rank)
-        )
+        count = int(wanted) if isinstance(wanted, numbers.Integral) else stream.rank
+        view = stream.view() if anew and stream.model is not None else stream.glance(count)
         components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
             scale, known = np.zeros(len(components)), self._variances(view) > 0
