@@ -122,6 +122,10 @@ class Provided(ABC):
         """Rows until the model is next cheap to read, if it is not always."""
         return sys.maxsize
 
+    def space(self, n: int) -> Array | None:
+        """Where the next n dense rows may be written, (n, D), so that `feed` need not copy them; None if there is no such place."""
+        return None
+
     @property
     def cheap_to_read(self) -> bool:
         """Whether a read is now much cheaper than at other moments."""

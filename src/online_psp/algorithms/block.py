@@ -296,15 +296,24 @@ class BlockPCA(StreamingAlgorithm):
     def _gather_dense(self, rows: Array) -> None:
         if self._pending:  # what is held is of another kind
             rows, self._n = np.concatenate([self._made_dense(self._held(), self._shares[: self._n]), rows]), 0
-        stop = self._n + len(rows)
+        place = self._place(len(rows))
+        if place.ctypes.data != rows.ctypes.data:  # they may have been written there: see `space`
+            place[:] = rows
+        self._n, self._pending = self._n + len(rows), []
+
+    def _place(self, n: int) -> Array:
+        """Where the next n rows are held, (n, D)."""
+        stop = self._n + n
         if self._buffer is None or stop > len(self._buffer):
             have = 64 if self._buffer is None else 2 * len(self._buffer)
-            grown = np.empty((min(self._full, max(stop, have)), rows.shape[1]), dtype=self.dtype)
+            grown = np.empty((min(self._full, max(stop, have)), self._features()), dtype=self.dtype)
             if self._n and self._buffer is not None:
                 grown[: self._n] = self._buffer[: self._n]
             self._buffer = grown
-        self._buffer[self._n : stop] = rows
-        self._n, self._pending = stop, []
+        return self._buffer[self._n : stop]
+
+    def space(self, n: int) -> Array | None:
+        return None if self._pending or n > self.room() else self._place(n)
 
     def _close_block(self, size: int) -> None:
         """Take the first `size` rows held into the model."""

@@ -243,10 +243,10 @@ class Moments:
         self.count += len(weights)
         return shares
 
-    def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool) -> Array:
-        """Update mean and variances with rows, (n, D), which `shares` must have counted before; returns them centred, as a new array."""
+    def take_dense(self, rows: Array, shares: Floats, unit: float, center: bool, out: Array | None = None) -> Array:
+        """Update mean and variances with rows, (n, D), which `shares` must have counted before; returns them centred, in `out` if given."""
         rows = np.require(rows, requirements=["C", "A", "W"])  # kernels are compiled for such arrays only
-        centred: Array = np.empty_like(rows)
+        centred: Array = np.empty_like(rows) if out is None else out
         if center:
             self._leave_sums()
             center_rows(rows, shares, unit, self.count - len(rows), self.origin, self.moved, self.variance, centred)

@@ -330,6 +330,8 @@ class Stream:
             return 1
         elif self.exact is not None:
             room = min(room, self.exact.room)
+        elif self.model is not None:
+            room = min(room, self.model.room())
         for every in self._places():
             room = min(room, every - self.moments.count % every)
         return self._unfaded(weights[:room]) if self._all_at_once(rows, weights) else room
@@ -375,7 +377,8 @@ class Stream:
             self._sums = None
             kept = None if self.scale is None else self.moments.copy()
             shares = self.moments.shares(weights, self._decays)
-            part = self.moments.take_dense(rows.dense(self.dtype), shares, self.unit or 1.0, self.settings.center)
+            space = self.model.space(len(rows)) if self.model is not None and self.scale is None else None
+            part = self.moments.take_dense(rows.dense(self.dtype), shares, self.unit or 1.0, self.settings.center, space)
             if self.exact is not None:
                 self._add_exactly(part, shares)
             elif self.scale is None:
