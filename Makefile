@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 DEMO_READY := $(VENV)/.demo-ready
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test test-interpreted lint docs docs-check release-check bench torture comparison-page experiments-page clean
+.PHONY: demo test test-slow test-all test-interpreted lint docs docs-check release-check bench torture comparison-page experiments-page clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,7 +39,7 @@ docs: $(DOCS_READY)
 # What can be said of the documentation without building it: spelling, and every code block.
 docs-check: $(READY)
 	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md CHANGELOG.md matlab/README.md docs src
-	$(BIN)/pytest -n 2 tests/test_docs.py
+	$(BIN)/pytest -n 2 tests/slow/test_docs.py
 
 # Wheel and sdist: built, looked into, installed in a fresh environment and used there. Needs a package index.
 release-check: | $(BIN)/python
@@ -47,12 +47,22 @@ release-check: | $(BIN)/python
 	$(BIN)/python -m tests.release_check
 
 # Two processes with one thread of BLAS each: threads of two processes keep each other from the cores.
+PYTEST := $(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal
+
+# What answers while one thinks: no process, browser or cluster is started.
 test: $(READY)
-	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST) tests/unit tests/contract
+	@echo "The rest: 'make test-slow' (processes, kills, browsers, clusters), or all of it: 'make test-all'."
+
+test-slow: $(READY)
+	$(PYTEST) tests/slow
+
+test-all: $(READY)
+	$(PYTEST) tests/unit tests/contract tests/slow
 
 # The same kernels as plain Python, on small sizes.
 test-interpreted: $(READY)
-	NUMBA_DISABLE_JIT=1 $(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal tests/test_algorithms.py tests/test_numerics.py tests/test_bad_input.py tests/test_smallest.py
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/contract/test_algorithms.py tests/contract/test_numerics.py tests/contract/test_bad_input.py tests/unit/algorithms/test_smallest.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -68,3 +68,15 @@ def spiked(n: int, D: int, K: int, rho: float = 0.01, seed: int = 0) -> Floats:
     U = np.linalg.qr(rng.standard_normal((D, K)))[0]
     X = rng.standard_normal((n, K)) * np.sqrt(np.linspace(1.0, 0.5, K)) @ U.T + np.sqrt(rho) * rng.standard_normal((n, D))
     return np.asarray(X / np.linalg.norm(X, axis=1).mean())
+
+
+def wide(n: int = 1500, D: int = 300, K: int = 5, seed: int = 0) -> Floats:
+    """Rows with an offset, wide enough that the streaming phase is reached, with strong directions of distinct variances."""
+    rng = np.random.default_rng(seed)
+    U = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    signal = rng.standard_normal((n, K)) * np.linspace(5, 2, K) @ U.T
+    return np.asarray(signal + 0.2 * rng.standard_normal((n, D)) + rng.standard_normal(D) * 3)
+
+
+def is_orthonormal(U: Floats, tolerance: float = 1e-10) -> bool:
+    return bool(np.isfinite(U).all()) and float(np.abs(U.T @ U - np.eye(U.shape[1])).max()) < tolerance

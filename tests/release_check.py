@@ -27,7 +27,7 @@ IN_SDIST = (
     "LICENSE",
     "CHANGELOG.md",
     "CITATION.cff",
-    "tests/test_pca.py",
+    "tests/contract/test_pca.py",
     "docs/conf.py",
     "src/online_psp/py.typed",
 )

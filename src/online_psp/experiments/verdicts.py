@@ -2,7 +2,7 @@
 
 Err_batch and Err_pop are judged separately. Orderings are judged by a sign test over the trials of each panel, paired by seed. If there are
 too few trials to tell, the verdict is "not tested"; if there are enough and they do not decide, "not decided". For every verdict,
-`tests/test_verdicts.py` has a corruption of the rows that reverses it.
+`tests/unit/suite/test_verdicts.py` has a corruption of the rows that reverses it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,226 @@
+"""Long and hard streams: nothing drifts, overflows or loses its rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from online_psp import ALGORITHMS, CCIPCA, FSM, SM
+from online_psp.engine.store import least_scale
+from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
+from online_psp.metrics import subspace_error
+from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, sized, spiked
+
+
+@pytest.mark.parametrize("gamma", [0.6, 2.0])
+def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
+    K, D, block = 4, 12, sized(20_000, 2000)
+    samples = sized(1_000_000, 6000)
+    fsm, sm = FSM(K, D, gamma=gamma), SM(K, D, gamma=gamma)
+    rng = np.random.default_rng(3)
+    scale = np.r_[1.0, 0.8, 0.6, 0.5, np.full(D - K, 0.1)]
+    for _ in range(samples // block):
+        X = rng.standard_normal((block, D)) * scale
+        fsm.fit_block(X)
+        sm.fit_block(X)
+    error = subspace_error(fsm.get_components(), sm.get_components())
+    assert fsm.t == samples
+    assert error <= 1e-6, f"FSM and SM are {error:.1e} apart after a million samples"
+    Minv = fsm.Minv
+    assert np.abs(Minv - Minv.T).max() <= 1e-12 * np.abs(Minv).max()
+    assert np.abs(Minv @ sm.M - np.eye(K)).max() <= 1e-6
+
+
+@pytest.mark.parametrize(("name", "gamma"), RUNS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
+    n = sized(20_000, 1200)
+    X = spiked(n, 40, 5, rho=0.0).astype(dtype)
+    model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
+    model.fit_block(X[: n - 1000])
+    for x in X[n - 1000 :]:
+        assert np.isfinite(model.fit_next(x)).all()
+    U = model.get_components()
+    tolerance = 1e-10 if dtype is np.float64 else 1e-4
+    assert is_orthonormal(U, tolerance)
+    lost = float(np.linalg.norm(X - X @ U @ U.T) / np.linalg.norm(X))
+    assert lost <= 100 * tolerance, f"the five true directions must be inside the subspace; {lost:.1e} of the data is not"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rate", [None, 0.1, 0.5])
+def test_thousands_of_zero_rows(name: str, rate: float | None) -> None:
+    X = spiked(600, 30, 4)
+    chosen: dict[str, Any] = {} if rate is None else {"learning_rate": lambda t: rate}
+    model = ALGORITHMS[name](4, **chosen)
+    model.fit_block(X[:300])
+    before = model.get_components()
+    model.fit_block(np.zeros((sized(6000, 300), 30)))
+    for _ in range(200):
+        model.fit_next(np.zeros(30))
+    after = model.get_components()
+    assert is_orthonormal(after)
+    assert subspace_error(before, after) < 1e-6, "rows of zeros say nothing and must not move the subspace"
+    model.fit_block(X[300:])
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_so_large_that_the_model_forgets_at_once(name: str) -> None:
+    X = spiked(2000, 30, 4)
+    model = ALGORITHMS[name](4, learning_rate=lambda t: 0.95)
+    model.fit_block(X[:1000])
+    for x in X[1000:]:
+        assert np.isfinite(model.fit_next(x)).all()
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_that_begins_with_zeros(name: str) -> None:
+    X = spiked(2000, 30, 4, rho=1e-4)
+    model = ALGORITHMS[name](4)
+    model.fit_block(np.vstack([np.zeros((50, 30)), X]))
+    U = model.get_components()
+    assert is_orthonormal(U)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_long_rows_do_not_cost_digits_at_the_start(cls: Any, unit: float) -> None:
+    """One machine against itself: other blocks, and every value moved to the next number up or down."""
+    X = unit * spiked(600, 80, 8)
+    near = np.nextafter(X, np.where(np.random.default_rng(1).random(X.shape) < 0.5, -np.inf, np.inf))
+    bases = []
+    for rows, size in ((X, 64), (X, 7), (near, 64)):
+        model = cls(8, block_size=size)
+        model.fit_block(rows)
+        bases.append(model.get_components())
+    for other, what in ((bases[1], "other blocks"), (bases[2], "rounding of the data")):
+        error = subspace_error(other, bases[0])
+        assert error < 1e-12, f"{what} moves the basis by {error:.1e}"
+
+
+@pytest.mark.parametrize("cls", [FSM, SM])
+@pytest.mark.parametrize("rate", [0.3, 0.9, 0.999])
+def test_a_start_that_forgets_quickly_keeps_its_rank(cls: Any, rate: float) -> None:
+    X = spiked(400, 60, 40)
+    model = cls(40, learning_rate=lambda t: rate)
+    model.fit_block(X[:40])
+    assert subspace_error(model.get_components(), np.linalg.qr(X[:40].T)[0]) < 1e-6, "the start spans the first K samples"
+    model.fit_block(X[40:])
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_many_components_in_single_precision_raise_no_false_alarm(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eigenproblem that is solved where a direction may have vanished costs more than a block: it must not be solved at every one."""
+    K, D = sized(200, 40), 400
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((K + 600, D)) * np.logspace(0, -2, D)).astype(np.float32)
+    alarms = []
+    monkeypatch.setattr(cls, "_lift_unexcited", lambda self: alarms.append(self.t))
+    model = cls(K, D, dtype=np.float32)
+    model.fit_block(X[: K + 100])
+    alarms.clear()
+    for start in range(K + 100, len(X), 50):
+        model.fit_block(X[start : start + 50])
+    condition = np.linalg.cond(model.state().running.M)
+    assert condition * model.floor < 0.01, "the data are harmless"
+    assert not alarms, f"an eigenproblem at samples {alarms} for a condition number of {condition:.0f}"
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 40, 203])
+@pytest.mark.parametrize("decades", [0.0, 2.0, 8.0])
+def test_sizes_of_symmetric_matrices(K: int, decades: float) -> None:
+    rng = np.random.default_rng(K)
+    Q = np.linalg.qr(rng.standard_normal((K, K)))[0]
+    S = (Q * np.logspace(0, -decades, K)) @ Q.T
+    lower, x = np.tril(S) + np.triu(np.full((K, K), np.nan), 1), rng.standard_normal(K)
+    product = np.empty(K)
+    symmetric_product(lower, x, product)
+    np.testing.assert_allclose(product, S @ x, atol=1e-12, err_msg="only the lower half is read")
+    assert norm_of(S) == pytest.approx(np.linalg.norm(S))
+    assert 0.95 <= largest_of(lower) <= 2.001, "between the largest eigenvalue, 1, and twice that"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_the_scale_kept_aside_is_taken_in_before_it_vanishes(cls: Any, dtype: Any) -> None:
+    X, K, D = spiked(3000, 30, 4), 4, 30
+    left = float(dtype(0.7)) ** len(X)
+    whole, single = (cls(K, D, learning_rate=lambda t: 0.3, dtype=dtype) for _ in range(2))
+    whole.fit_block(X)
+    for x in X:
+        single.fit_next(x)
+    assert left < least_scale(np.dtype(dtype)) < min(model.state().running.s for model in (whole, single))
+    error = subspace_error(whole.get_components(), single.get_components())
+    assert error < 1e5 * np.finfo(dtype).eps, f"blocks and single samples are {error:.1e} apart"
+    expected = np.linalg.solve(whole.state().running.M, whole.W @ X[0])
+    np.testing.assert_allclose(
+        whole.fit_next(X[0]), expected, rtol=0, atol=1e-9 if dtype is np.float64 else 1e-5, err_msg="W holds the scale"
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("cls", [FSM, SM])
+def test_units_do_not_matter_when_the_start_is_in_them(cls: Any, unit: float) -> None:
+    X, K = spiked(500, 30, 4), 4
+    Q = np.linalg.qr(X[:K].T)[0]
+    start = "Minv0" if cls is FSM else "M0"
+    lateral = np.eye(K) / 100
+
+    def fitted(scale: float) -> Any:
+        M = lateral * scale**2
+        model = cls(K, 30, gamma=0.6, W0=Q.T * scale**2 / 100, **{start: np.linalg.inv(M) if cls is FSM else M})
+        model.fit_block(X * scale)
+        return model.get_components()
+
+    assert subspace_error(fitted(unit), fitted(1.0)) < 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("K", [1, 7, 10])
+def test_up_to_as_many_components_as_features(name: str, K: int) -> None:
+    X = spiked(300, 10, 5)
+    model = ALGORITHMS[name](K)
+    model.fit_block(X[:200])
+    for x in X[200:]:
+        model.fit_next(x)
+    assert is_orthonormal(model.get_components())
+
+
+@pytest.mark.parametrize("size", [1, 5, 24])
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-3])
+def test_ccipca_is_the_reference_where_rows_depend_on_each_other(noise: float, size: int) -> None:
+    """Inner products that are followed from block to block, and rows whose coordinates must be found carefully, in turn."""
+    K, D, n = 4, 90, 400
+    rng = np.random.default_rng(8)
+    few = rng.standard_normal((7, 9)) @ rng.standard_normal((9, D)) / 10.0
+    X = np.concatenate(
+        [spiked(100, D, K, seed=3), few[rng.integers(0, 7, n)] + noise * rng.standard_normal((n, D)), spiked(50, D, K, seed=4)]
+    )
+    reference = reference_run("ccipca", X, K)
+    model = CCIPCA(K, D)
+    for start in range(0, len(X), size):
+        if size == 1:
+            model.fit_next(X[start])
+        else:
+            model.fit_block(X[start : start + size])
+        if start % 120 == 0 and start >= K:
+            error = subspace_error(model.get_components(), reference.bases[model.t - 1])
+            assert error < 1e-9, f"{error:.1e} from the reference at sample {model.t}"
+    np.testing.assert_allclose(model.sigma2, np.sort(reference.state.sigma2)[::-1], rtol=1e-9)
+    assert subspace_error(model.get_components(), reference.bases[-1]) < 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constant_columns_and_repeated_rows(name: str) -> None:
+    X = np.tile(spiked(3, 30, 2), (200, 1))
+    X[:, 5] = 0.25
+    model = ALGORITHMS[name](6)
+    model.fit_block(X)
+    U = model.get_components()
+    assert is_orthonormal(U)
+    assert np.linalg.norm(X - X @ U @ U.T) < 1e-6

@@ -1,0 +1,319 @@
+"""Outputs: one writer at a time, whole files, and nothing but regular files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from online_psp import OnlinePCA
+from online_psp.engine.types import Floats
+from online_psp.io import runs
+from online_psp.io import runs as streams
+from online_psp.io.files import OutputInUseError, claimed, replacing
+from tests.command import PSP, data, psp, write_csv
+from tests.unit.io.test_guard_files import rows
+
+HOLDER = """
+import sys, time
+from online_psp.io.files import claimed
+with claimed(sys.argv[1]):
+    open(sys.argv[1] + ".held", "w").close()
+    time.sleep(60)
+"""
+
+
+def hold(path: Path) -> subprocess.Popen[bytes]:
+    """Another process that holds an output."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)])
+    while not Path(f"{path}.held").exists():
+        assert process.poll() is None, "the holder ended before it held the output"
+        threading.Event().wait(0.01)
+    os.unlink(f"{path}.held")
+    return process
+
+
+def test_a_second_fit_is_refused_and_names_the_first(tmp_path: Path) -> None:
+    source, model = rows(tmp_path), tmp_path / "m.psp"
+    holder = hold(model)
+    try:
+        said = psp("fit", source, "-k", 2, "-o", model, code=1).stderr
+        assert f"process {holder.pid}" in said
+        assert said.startswith("psp: ")
+        assert said.count("\n") == 1
+        (tmp_path / "link.psp").symlink_to(model)
+        assert f"process {holder.pid}" in psp("fit", source, "-k", 2, "-o", tmp_path / "link.psp", code=1).stderr
+        assert not model.exists()
+        with pytest.raises(OutputInUseError, match=str(holder.pid)):
+            runs.fit_stream(source, model, OnlinePCA(2))
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+    assert (tmp_path / ".m.psp.lock").exists(), "a killed process cannot clean up, or this test shows nothing"
+    psp("fit", source, "-k", 2, "-o", model, "-q")
+    assert OnlinePCA.load(model).n_samples_seen_ == 60
+    assert sorted(os.listdir(tmp_path)) == ["link.psp", "m.psp", "x.npy"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks by flock")
+def test_a_process_that_has_just_taken_the_lock_is_named(tmp_path: Path) -> None:
+    """It has the lock before it has written its number; the number there may be that of a run that was killed."""
+    import fcntl
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lock = tmp_path / ".m.psp.lock"
+    with open(lock, "w+") as file:
+        json.dump({"pid": gone.pid, "host": socket.gethostname()}, file)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        writer = threading.Timer(0.1, lock.write_text, [json.dumps({"pid": os.getppid(), "host": socket.gethostname()})])
+        writer.start()
+        with pytest.raises(OutputInUseError, match=f"process {os.getppid()};"), claimed(tmp_path / "m.psp"):
+            pass
+        writer.join()
+
+
+def _count_up(path: str, turns: int) -> None:
+    """Add one to the number in a file, under the lock, so often."""
+    for _ in range(turns):
+        while True:
+            try:
+                with claimed(path), replacing(path) as file:
+                    before = int(Path(path).read_text() or "0") if os.path.exists(path) else 0
+                    file.write(str(before + 1).encode())
+                break
+            except OutputInUseError:
+                pass
+
+
+def test_many_processes_take_turns(tmp_path: Path) -> None:
+    """A lock that two can hold, or that is lost between unlinking and opening, loses a turn."""
+    path = str(tmp_path / "n")
+    workers = [multiprocessing.get_context("fork").Process(target=_count_up, args=(path, 40)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert Path(path).read_text() == "160"
+    assert os.listdir(tmp_path) == ["n"]
+
+
+def test_what_killed_runs_leave_is_removed_and_what_others_write_is_not(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    dead, alive = f".m.psp.{child.pid}-00.partial", f".m.psp.{os.getpid()}-00.partial"
+    for name in (dead, alive, ".other.psp.1-00.partial", ".m.psp.note.partial"):
+        (tmp_path / name).touch()
+    with claimed(tmp_path / "m.psp"):
+        pass
+    assert sorted(os.listdir(tmp_path)) == sorted([alive, ".other.psp.1-00.partial", ".m.psp.note.partial"])
+
+
+FEED = """
+import sys, time
+import numpy as np
+rows = np.random.default_rng(0).standard_normal((4000, 5))
+for row in rows:
+    sys.stdout.write(",".join(map(repr, row.tolist())) + "\\n")
+    sys.stdout.flush()
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.usefixtures("hear_ctrl_c")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_first_row_is_a_sentence_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """The source is silent from the beginning, so that the run is still starting when the signal comes."""
+    command = [*PSP, "fit", "-", "-k", "2", "-o", str(tmp_path / "m.psp"), "--monitor", str(tmp_path / "a.csv")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(6000):
+            if any(tmp_path.iterdir()):  # the output is held
+                break
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130, (process.returncode, said)
+    assert said == "psp: Stopped before the first row was learned; nothing was written.\n"
+    assert not list(tmp_path.iterdir()), "no model, no lock and no part of a file may be left"
+
+
+@pytest.mark.usefixtures("hear_ctrl_c")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_psp_fit_on_a_slow_pipe(tmp_path: Path, number: signal.Signals) -> None:
+    """From outside: a process that sends a hundred rows a second, and one that learns them."""
+    model = tmp_path / "m.psp"
+    with (
+        subprocess.Popen([sys.executable, "-c", FEED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as feed,
+        subprocess.Popen(
+            [*PSP, "fit", "-", "-k", "2", "-o", str(model), "-q", "--checkpoint-every", "1s"],
+            stdin=feed.stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        for _ in range(3000):
+            if model.exists():
+                break
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        feed.kill()
+    assert process.returncode == 130, said
+    run = runs.reopen(model)
+    assert 0 < run.row == run.model.n_samples_seen_ < 4000
+    assert f"row {run.row}" in said
+    assert "--resume" in said
+
+
+def test_a_pipe_and_its_resuming(tmp_path: Path) -> None:
+    X = data(600, 8)
+    text = write_csv(tmp_path / "x.csv", X).read_text()
+    expected = OnlinePCA(3).fit(X)
+    with open(tmp_path / "x.csv", "rb") as pipe:
+        subprocess.run([*PSP, "fit", "-", "-k", "3", "-o", str(tmp_path / "m.psp"), "-q"], stdin=pipe, check=True, timeout=60)
+    np.testing.assert_allclose(OnlinePCA.load(tmp_path / "m.psp").components_, expected.components_, atol=1e-12)
+    lines = text.splitlines(keepends=True)
+    for rest in ("".join(lines), "".join([lines[0], *lines[301:]])):
+        psp("fit", "-", "-k", 3, "-o", tmp_path / "p.psp", "-q", "--force", input="".join(lines[:301]))
+        again = "--resume" if rest == text else "--resume-at-end"
+        psp("fit", "-", "-k", 3, "-o", tmp_path / "p.psp", "-q", again, input=rest)
+        model = OnlinePCA.load(tmp_path / "p.psp")
+        assert model.n_samples_seen_ == 600
+        np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
+    psp("fit", "-", "-k", 3, "-o", tmp_path / "r.psp", "-q", "--features", 8, "--dtype", "float32", input=X.astype(np.float32).tobytes())
+    np.testing.assert_allclose(OnlinePCA.load(tmp_path / "r.psp").components_, expected.components_, atol=1e-4)
+
+
+@pytest.mark.usefixtures("hear_ctrl_c")
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    X = data(60_000, 60)
+    np.save(tmp_path / "x.npy", X)
+    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "whole.psp", "-q", "--block", 16)
+    command = [*PSP, "fit", str(tmp_path / "x.npy"), "-k", "3", "-o", str(tmp_path / "m.psp"), "-q", "--block", "16"]
+    with subprocess.Popen([*command, "--checkpoint-every", "100"], stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "m.psp").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "To continue: psp fit" in said
+    assert said.rstrip().endswith("--resume")
+    run = streams.reopen(tmp_path / "m.psp")
+    assert 0 < run.row == run.model.n_samples_seen_ < 60_000
+    assert f"row {run.row}" in said
+    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "m.psp", "-q", "--block", 16, "--resume")
+    assert (tmp_path / "m.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
+
+
+KILLER = """
+import os, random, signal, sys, time
+import numpy as np
+import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.files
+from online_psp.cli.main import app
+folder, block, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
+arguments = ["fit", *sys.argv[4:], "-k", "4", "--oversample", "2", "-q", "--block", block]
+app([*arguments, "-o", f"{folder}/whole.psp"], standalone_mode=False)  # and all kernels are compiled
+arguments += ["-o", f"{folder}/killed.psp", "--resume", "--checkpoint-every"]
+chance, kills, writing = random.Random(7), 0, 0
+
+def written():
+    try:
+        return os.stat(f"{folder}/killed.psp").st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+while True:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = app([*arguments, block if kills < most else "60s"], standalone_mode=False)
+        finally:
+            os._exit(code)
+    if kills < most:
+        before = written()
+        while kills % 10 > 1 and written() == before:  # one in five is killed while it starts
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0.0, 0.025))
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if not os.WIFSIGNALED(status):
+        assert os.WEXITSTATUS(status) == 0
+        break
+    kills += 1
+    writing += any(name.endswith(".partial") for name in os.listdir(folder))
+print(kills, writing)
+"""
+
+
+def _npy(folder: Path, X: Floats) -> list[Path]:
+    np.save(folder / "x.npy", X)
+    return [folder / "x.npy"]
+
+
+def _csv_gz(folder: Path, X: Floats) -> list[Path]:
+    with gzip.open(folder / "x.csv.gz", "wt", compresslevel=1) as file:
+        np.savetxt(file, X, fmt="%.6g", delimiter=",", header=",".join(f"x{i}" for i in range(X.shape[1])), comments="")
+    return [folder / "x.csv.gz"]
+
+
+def _parquet(folder: Path, X: Floats) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({f"x{i}": X[:, i] for i in range(X.shape[1])}), folder / "x.parquet", row_group_size=5000)
+    return [folder / "x.parquet"]
+
+
+def _several(folder: Path, X: Floats) -> list[Path]:
+    for i, part in enumerate(np.array_split(X, 7)):
+        np.save(folder / f"part{i}.npy", part)
+    return [folder / f"part{i}.npy" for i in range(7)]
+
+
+def _sparse(folder: Path, X: Floats) -> list[Path]:
+    from scipy import sparse
+
+    sparse.save_npz(folder / "x.npz", sparse.csr_matrix(X * (np.random.default_rng(1).random(X.shape) < 0.2)))
+    return [folder / "x.npz"]
+
+
+@pytest.mark.parametrize("maker", [_npy, _csv_gz, _parquet, _several, _sparse])
+def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, maker: Callable[[Path, Floats], list[Path]]) -> None:
+    """SIGKILL at random moments of one run, most of them near a checkpoint, and some in the middle of writing one; ten a kind of source."""
+    rows, D = (8_000, 20) if maker is _csv_gz else (20_000, 40)
+    X = data(rows, D)
+    sources = maker(tmp_path, X)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    algorithm = ["--algorithm", "fsm"] if maker is _sparse else []  # sparse rows: the one whose resumed run is that of one never stopped
+    command = [sys.executable, "-c", KILLER, str(tmp_path), "250", "10", *map(str, sources), *algorithm]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    kills, _ = map(int, done.stdout.split())
+    assert kills == 10
+    run = streams.reopen(tmp_path / "killed.psp")
+    assert run.finished
+    assert run.row == run.model.n_samples_seen_ == len(X)
+    whole = OnlinePCA.load(tmp_path / "whole.psp")
+    if maker is _sparse:  # a checkpoint stores the basis as a dense one: the same to rounding
+        np.testing.assert_allclose(run.model.components_, whole.components_, atol=1e-9)
+    else:
+        assert (tmp_path / "killed.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == sorted(["killed.psp", "whole.psp", *(source.name for source in sources)])
