@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from online_psp.engine.types import Floats
-from tests.command import PSP, data, psp
+from tests.command import PSP, data, psp, write_csv
 
 
 def test_completion_is_installed(tmp_path: Path) -> None:
@@ -36,8 +35,10 @@ def test_start_up_is_light() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_scores_on_standard_output(fitted: tuple[Path, Path, Floats]) -> None:
-    model, source, X = fitted
+def test_scores_on_standard_output(tmp_path: Path) -> None:
+    X = data(80, 4)
+    source, model = write_csv(tmp_path / "x.csv", X), tmp_path / "m.psp"
+    psp("fit", source, "-k", 2, "-o", model, "-q")
     shown = psp("transform", model, source, "-o", "-").stdout.splitlines()
     assert shown[0] == "pc1,pc2"
     assert len(shown) == len(X) + 1

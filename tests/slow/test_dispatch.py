@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 
@@ -45,9 +44,11 @@ print("equal")
 """
 
 
-def test_online_pca_under_array_api_dispatch(xp: Any) -> None:
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_online_pca_under_array_api_dispatch(library: str) -> None:
+    pytest.importorskip(library)
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # read when scipy is imported
-    done = subprocess.run([sys.executable, "-c", DISPATCHED, xp.__name__], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", DISPATCHED, library], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "equal\n", done.stderr
 
 
@@ -68,7 +69,7 @@ def test_rows_of_another_library_after_a_long_pause() -> None:
     assert done.returncode == 0, done.stderr
 
 
-_IN_ANOTHER_LIBRARY = """
+_SCORED_IN = """
 import numpy as np, LIBRARY as xp
 from sklearn import set_config
 from online_psp import OnlinePCA
@@ -99,7 +100,7 @@ def test_rows_of_another_library_have_scores_in_it_and_can_be_monitored(library:
         pytest.skip(f"{library} is not installed")
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # read when scipy is imported
     done = subprocess.run(
-        [sys.executable, "-c", _IN_ANOTHER_LIBRARY.replace("LIBRARY", library)],
+        [sys.executable, "-c", _SCORED_IN.replace("LIBRARY", library)],
         capture_output=True,
         text=True,
         env=environment,

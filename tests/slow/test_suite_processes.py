@@ -15,14 +15,14 @@ import pytest
 from online_psp.experiments.rows import finished, read_rows
 from online_psp.experiments.runner import run
 from tests import ROOT
-from tests.unit.suite.test_evaluate import HERE, Floats
+from tests.unit.suite.test_evaluate import HERE
 from tests.unit.suite.test_experiments import slow
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a process here")
 @pytest.mark.usefixtures("hear_ctrl_c")
-def test_ctrl_c_ends_the_processes_of_others_too(X: Floats, tmp_path: Path) -> None:
-    np.save(tmp_path / "X.npy", X)
+def test_ctrl_c_ends_the_processes_of_others_too(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((300, 12)))
     root = ROOT
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(tmp_path)}
     words = ["evaluate", "-d", "X.npy", "-k", "2", "--no-builtin", "-a", f"{HERE}:Hangs", "--out", "out"]
