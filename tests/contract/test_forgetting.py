@@ -352,27 +352,3 @@ def test_axes_near_given_ones() -> None:
     assert np.abs(model.components_ - turn @ truth).max() < 0.05
     covariance = np.cov(model.transform(X).T)
     assert np.allclose(model.scores_covariance_, covariance, atol=0.02)
-
-
-@pytest.mark.parametrize(("times", "dtype", "half_life"), [(50, np.float64, 2e4), (3, np.float32, 300.0), (3, np.float64, None)])
-def test_a_million_rows_do_not_drift(times: int, dtype: Any, half_life: float | None) -> None:
-    """Few features, so that it is quick, and fewer directions still, so that it is not exact."""
-    rng = np.random.default_rng(0)
-    scale = np.r_[3.0, 2.0, np.full(128, 0.1)]
-    rows = (rng.standard_normal((20_000, 130)) * scale + 5.0).astype(dtype)
-    model = OnlinePCA(2, oversample=18, half_life=half_life)
-    for _ in range(times):
-        model.partial_fit(rows)
-    assert not model.exact_
-    C = model.components_.astype(np.float64)
-    assert model.n_samples_seen_ == 20_000 * times
-    assert np.abs(C @ C.T - np.eye(2)).max() < (1e-12 if dtype == np.float64 else 1e-5)
-    expected = model.n_samples_seen_ if half_life is None else 1 / (1 - 2 ** (-1 / half_life))
-    assert model.effective_samples_ == pytest.approx(expected, rel=1e-9)
-    weights = np.ones(len(rows)) if half_life is None else ages(len(rows), half_life)  # all passes weigh their rows alike
-    components, variances, mean = weighted_pca(rows.astype(np.float64), weights, 2)
-    if half_life is None:
-        variances = variances * (1 - 1 / len(rows)) / (1 - 1 / model.n_samples_seen_)
-    assert subspace_error(C.T, components.T) < (1e-3 if dtype == np.float64 else 2e-3)
-    assert np.allclose(model.explained_variance_, variances, rtol=1e-3)
-    assert np.allclose(model.mean_, mean, atol=1e-8)

@@ -14,25 +14,6 @@ from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, sized, spiked
 
 
-@pytest.mark.parametrize("gamma", [0.6, 2.0])
-def test_a_million_samples_keep_fsm_and_sm_together(gamma: float) -> None:
-    K, D, block = 4, 12, sized(20_000, 2000)
-    samples = sized(1_000_000, 6000)
-    fsm, sm = FSM(K, D, gamma=gamma), SM(K, D, gamma=gamma)
-    rng = np.random.default_rng(3)
-    scale = np.r_[1.0, 0.8, 0.6, 0.5, np.full(D - K, 0.1)]
-    for _ in range(samples // block):
-        X = rng.standard_normal((block, D)) * scale
-        fsm.fit_block(X)
-        sm.fit_block(X)
-    error = subspace_error(fsm.get_components(), sm.get_components())
-    assert fsm.t == samples
-    assert error <= 1e-6, f"FSM and SM are {error:.1e} apart after a million samples"
-    Minv = fsm.Minv
-    assert np.abs(Minv - Minv.T).max() <= 1e-12 * np.abs(Minv).max()
-    assert np.abs(Minv @ sm.M - np.eye(K)).max() <= 1e-6
-
-
 @pytest.mark.parametrize(("name", "gamma"), RUNS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:

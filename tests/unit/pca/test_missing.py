@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from typer.testing import CliRunner
 
@@ -354,31 +354,6 @@ def problem(name: str) -> tuple[Floats, int]:
         return spiked_covariance(4000, 200, 6, 0.01, seed=3).X, 6
     X = load("mnist").X[:5000]
     return np.asarray(X, dtype=np.float64), 8
-
-
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
-@pytest.mark.parametrize("name", ["spiked", "MNIST"])
-def test_better_than_what_people_do(name: str, share: float, request: pytest.FixtureRequest) -> None:
-    if name == "MNIST":
-        request.getfixturevalue("data_home")
-        if share == 0.3:
-            pytest.skip("three shares of MNIST are enough; the benchmark has all")
-    X, K = problem(name)
-    H = with_holes(X, share, seed=7)
-    batch = PCA(K).fit(X)
-    truth = batch.components_.T
-    model = OnlinePCA(K, missing="impute").fit(H)
-    error = subspace_error(model.components_.T, truth)
-    assert error < subspace_error(PCA(K).fit(mean_filled(H)).components_.T, truth), "batch PCA on mean-filled rows is better"
-    assert error < subspace_error(IncrementalPCA(K).fit(mean_filled(H)).components_.T, truth)
-    if share <= 0.5:
-        assert error < subspace_error(pairwise_basis(H, K), truth), "the batch pairwise covariance is better"
-    if share == 0.3:
-        assert np.allclose(model.explained_variance_, batch.explained_variance_, rtol=0.05)
-        assert model.noise_variance_ == pytest.approx(batch.noise_variance_, rel=0.1)
-    holes = np.isnan(H)
-    wrong = np.sqrt(np.mean((model.impute(H) - X)[holes] ** 2)) / np.sqrt(np.mean((model.mean_ - X)[holes] ** 2))
-    assert wrong < (0.65 if share < 0.8 else 0.75)
 
 
 def test_a_third_of_the_columns_absent_for_a_stretch() -> None:

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.text import Annotation, Text
-from PIL import Image
 from typer.testing import CliRunner
 
 from online_psp.cli.main import app
 from online_psp.comparison import packages, plot, problems, results, runner, tables
-from online_psp.comparison.methods import LOOP, MEMORY, OURS, PEER, Method, Setting, methods
+from online_psp.comparison.methods import MEMORY, OURS, PEER, Method, Setting, methods
 from online_psp.comparison.problems import Problem, Size, prepare
 from online_psp.comparison.results import Result, choose_shown, write_csv
 from online_psp.engine.types import Floats
-from online_psp.experiments.plots import save
 from online_psp.metrics import subspace_error
 
 TINY = Size(400, 40, 300, 4)
@@ -108,24 +105,6 @@ def test_rows_too_few_for_any_comparison_are_refused(tmp_path: Path) -> None:
 
 def peer(name: str, fit: Any, **options: Any) -> Method:
     return Method(name, name, PEER, (Setting("only", fit),), **options)
-
-
-def test_one_that_fails_says_why_and_the_others_go_on(tiny: Problem) -> None:
-    def broken(X: Floats, K: int) -> Floats:
-        raise RuntimeError("no\n such luck")
-
-    told: list[str] = []
-    chosen = [peer("broken", broken), peer("wide", lambda X, K: np.eye(X.shape[1])), peer("right", lambda X, K: tiny.V)]
-    found = {result.method: result for result in runner.compare(tiny, chosen, 2, told.append)}
-    assert found["broken"].note == "failed: RuntimeError: no such luck"
-    assert "(40, 4)" in found["wide"].note
-    assert found["broken"].failed
-    assert found["wide"].failed
-    assert not found["right"].note
-    assert found["right"].err_batch < 1e-14
-    assert found["right"].runs == 2
-    assert found["right"].memory_rows == 240  # 6 D
-    assert len(told) == runner.steps(chosen, 2)
 
 
 def test_a_package_that_is_not_there_is_one_line_that_says_how_to_get_it(tiny: Problem) -> None:
@@ -223,58 +202,12 @@ def test_the_table_is_sorted_and_in_memory_comes_last(tiny: Problem) -> None:
     assert "failed: why" in text
 
 
-def test_the_picture_has_a_panel_a_set_and_no_labels_on_each_other(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    families = [(method.name, method.family, method.kind) for method in methods()]
-    crowd = [
-        a_result(data=name, method=method, family=family, kind=kind, microseconds=float(us), err_batch=float(error))
-        for name in ("one", "two", "three")
-        for (method, family, kind), us, error in zip(
-            families, 10 ** rng.uniform(0.5, 2.5, 40), 10 ** rng.uniform(-3, -0.5, 40), strict=False
-        )
-    ]
-    crowd += [a_result(data=name, family="PCA, exact", kind=MEMORY, err_batch=1e-15) for name in ("one", "two", "three")]
-    crowd.append(a_result(data="one", err_batch=float("nan"), note="failed: x"))
-    figure = plot.scatter(crowd)
-    save(figure, tmp_path / "c.png")
-    with Image.open(tmp_path / "c.png") as image:
-        assert image.width > image.height > 400
-    assert len(figure.axes) == 3
-    canvas: Any = figure.canvas
-    renderer = canvas.get_renderer()
-    for axes in figure.axes:
-        labels = [text for text in axes.texts if isinstance(text, Annotation) and text.get_text() != "better"]
-        assert {text.get_text() for text in labels} == {result.family for result in crowd if not result.failed}
-        boxes = [Text.get_window_extent(text, renderer) for text in labels]
-        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
-        assert axes.get_ylim()[0] > 1e-5
-
-
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         plot.scatter([a_result(err_batch=float("nan"))])
 
 
 # The command
-
-
-def test_the_command_writes_table_csv_page_and_picture(tmp_path: Path) -> None:
-    arguments = ["bench", "--quick", "--data", "digits", "--rows", "300", "--only", "fsm", "--only", "onlinepca", "--only", "adaoja"]
-    outcome = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
-    assert outcome.exit_code == 0, outcome.output
-    assert "OnlinePCA fit" in outcome.output
-    assert "Equal time" in outcome.output
-    with (tmp_path / "out" / "comparison.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert {row["kind"] for row in rows} == {OURS, LOOP, PEER}
-    assert {row["N"] for row in rows} == {"300"}
-    assert not any(row["note"] for row in rows)
-    page = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
-    assert "| **OnlinePCA fit** |" in page
-    assert "packages:" in page
-    assert str(tmp_path) not in page
-    with Image.open(tmp_path / "out" / "comparison.png") as image:
-        assert image.width > 400
 
 
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:

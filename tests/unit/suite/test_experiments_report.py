@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,14 @@ from matplotlib.text import Text
 from typer.testing import CliRunner
 
 from online_psp.cli.main import app
-from online_psp.datasets import ImageLayout, load
-from online_psp.experiments import figures, plots, provenance, reproduce, reproduction, tables, verdicts
+from online_psp.datasets import ImageLayout
+from online_psp.experiments import figures, plots, tables
 from online_psp.experiments.deviations import deviations_table
-from online_psp.experiments.records import Experiment, Record, SpikedData, Timing
+from online_psp.experiments.records import Experiment
 from online_psp.experiments.report import Section, write_report
-from online_psp.experiments.reproduction import Scope
 from online_psp.experiments.rows import DONE, Row, select
 from tests import ROOT
-from tests.unit.suite.test_verdicts import BATCH, EXPONENTS, POPULATION, SCALE, noise_rows, picture_rows, timing_rows
+from tests.unit.suite.test_verdicts import SCALE, noise_rows, picture_rows, timing_rows
 
 FIVE = [curve.label for curve in figures.FIVE]
 
@@ -92,22 +90,6 @@ def learning_rows() -> list[Row]:
     ]
 
 
-def test_nothing_overlaps_in_the_pictures() -> None:
-    timings = timing_rows(EXPONENTS, SCALE)
-    several = [
-        replace(found, D=D, K=K) for found in noise_rows(BATCH, POPULATION) for D, K in ((256, 16), (256, 128), (2048, 16), (2048, 128))
-    ]
-    exact = [replace(found, value=1e-14) if found.label == "OnlinePCA" and found.t == 1000 else found for found in learning_rows()]
-    for figure in (
-        plots.fig1(timings),
-        plots.fig2(several),
-        plots.fig3(learning_rows()),
-        plots.fig3(exact),
-        plots.evaluation(select(learning_rows(), data="orl", K=16)),
-    ):
-        assert overlaps(figure) == []
-
-
 def test_a_line_that_is_exact_does_not_flatten_the_others() -> None:
     found = select(learning_rows(), data="yale", K=16)
     low = min(row.value for row in found)
@@ -138,83 +120,7 @@ def test_faces_are_upright_in_figure_4() -> None:
     assert overlaps(figure) == []
 
 
-def test_a_picture_is_the_same_twice(tmp_path: Path) -> None:
-    for name in ("one.svg", "two.svg"):
-        plots.save(plots.fig3(select(learning_rows(), data="yale")), tmp_path / name)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-
-
 # A whole reproduction, small
-
-
-def tiny(quick: bool, seed: int) -> dict[str, list[Record]]:
-    noise = [
-        Experiment("fig2", SpikedData(30, 3, rho, 300), curve, 3, seed, 1, ("err_batch", "err_pop"), (300,))
-        for rho in (1e-4, 1e-2)
-        for curve in (*figures.FIVE, figures.sm(2.0))
-    ]
-    times = [
-        Timing("fig1", name, way, 64, K, 2e-3, 2.0, 2, 5, seed, 5.0)
-        for K in (4, 8)
-        for name in ("sm", "fsm")
-        for way in ("published", "fit_block")
-    ]
-    return {"fig1": list(times), "fig2": list(noise)}
-
-
-class Checker(HTMLParser):
-    """Finds what a page wants from elsewhere, and tags left open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.wanted: list[str] = []
-        self.images = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "img", "br"):
-            self.open.append(tag)
-        self.images += tag == "img"
-        self.wanted += [value for name, value in attrs if name in ("src", "href") and value and not value.startswith("data:")]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def test_reproduce_writes_a_report_that_needs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        reproduction, "FIGURES", {name: lambda quick, seed, trials, name=name: tiny(quick, seed)[name] for name in ("fig1", "fig2")}
-    )
-    first = reproduce(["fig2"], tmp_path, scope=Scope(quick=True))
-    assert set(first.pictures) == {"fig2"}
-    second = reproduce(["fig1"], tmp_path, scope=Scope(quick=True))
-    assert set(second.pictures) == {"fig1", "fig2"}, "what is complete from before is in the report too"
-    page = second.report.read_text(encoding="utf-8")
-    checker = Checker()
-    checker.feed(page)
-    assert checker.open == []
-    assert checker.wanted == []
-    assert checker.images == 2
-    for verdict in second.verdicts:
-        assert verdict.statement.replace("<", "&lt;") in page
-    assert {verdict.statement: verdict.outcome for verdict in second.verdicts}["FSM equals SM"] == verdicts.HOLDS
-    assert f"psp reproduce fig1 --quick --seed 0 --jobs 1 --out {tmp_path}" in page, "the whole command"
-    assert "Deviations from the paper" in page
-    assert "commit" in page
-    assert "numpy" in page
-    assert (tmp_path / "quick_verdicts.md").exists()
-
-
-def test_the_part_for_the_docs_says_what_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduction, "FIGURES", {"fig2": lambda quick, seed, trials: tiny(quick, seed)["fig2"]})
-    (tmp_path / "times.json").write_text("{", encoding="utf-8")  # a run that was ended while it wrote
-    reproduce(["fig2"], tmp_path, scope=Scope(quick=True))
-    page = (tmp_path / "quick_results_fig2.md").read_text(encoding="utf-8")
-    assert page.startswith(f"`psp reproduce fig2 --quick --seed 0 --jobs 1`: SPIKED D=30 K=3; 1 trial. Commit {provenance.commit()}, ")
-    assert "![Figure 2: error against noise on spiked data](img/fig2.png)" in page
-    assert "| FSM equals SM | holds |" in page
-    assert "best time" not in page, "claims on figure 1 stand with figure 1"
-    assert str(tmp_path) not in page, "where it was run is nobody's business"
 
 
 def test_results_of_one_figure_leave_those_of_the_others(tmp_path: Path) -> None:
@@ -242,19 +148,6 @@ def test_results_of_one_figure_leave_those_of_the_others(tmp_path: Path) -> None
     marks = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     for name in figures.FIGURES:
         assert marks.count(f"<!-- {name}: begin -->\n") == marks.count(f"<!-- {name}: end -->\n") == 1, name
-
-
-def test_what_has_no_data_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ONLINE_PSP_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(reproduction, "load", lambda source, home: load(source, home, download=False))
-    some = {"fig2": lambda quick, seed, trials: tiny(quick, seed)["fig2"], "fig4": figures.fig4}
-    monkeypatch.setattr(reproduction, "FIGURES", some)
-    result = reproduce(["fig2", "fig4"], tmp_path, scope=Scope(quick=True))
-    assert set(result.pictures) == {"fig2"}
-    assert "put it" in result.left_out["fig4"]
-    with pytest.raises(FileNotFoundError, match="'yale'"):
-        reproduce(["fig4"], tmp_path, scope=Scope(quick=True))
 
 
 # The commands
