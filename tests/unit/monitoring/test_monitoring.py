@@ -395,10 +395,10 @@ def test_bad_rows_change_nothing(tmp_path: Path) -> None:
         monitor.update_one(X[:1])
     with pytest.raises(ValueError, match="features"):
         monitor.update_one(X[0, :-1])
-    monitor.model.set_params(algorithm="fsm")
-    with pytest.raises(ValueError, match="algorithm was 'block' when learning began"):
+    monitor.model.set_params(center=False)
+    with pytest.raises(ValueError, match="center was True when learning began"):
         monitor.update(X[450:])
-    monitor.model.set_params(algorithm="block", half_life=3.0)
+    monitor.model.set_params(center=True, half_life=3.0)
     with pytest.raises(ValueError, match="half_life of the model was None and is"):
         monitor.update(X[450:])
     monitor.model.set_params(half_life=None)

@@ -12,7 +12,6 @@ import pytest
 
 from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
-from online_psp.pca.together import common, connect, one_group, single_groups, strangers_in
 
 
 def factors(n: int, D: int, seed: int) -> tuple[Floats, Any]:
@@ -98,13 +97,3 @@ def test_features_that_a_third_connects_are_no_strangers() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _ = OnlinePCA(3, missing="impute", oversample=5).fit(X).components_
-
-
-def test_groups() -> None:
-    one = connect(single_groups(6), np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0], [0, 0, 0, 1, 0, 0]], dtype=bool))
-    np.testing.assert_array_equal(one, [0, 0, 2, 3, 2, 5])
-    assert strangers_in(one, np.array([0, 1, 2])) == (0, 2)
-    assert strangers_in(one, np.array([0, 1])) is None
-    two = connect(single_groups(6), np.array([[0, 1, 0, 1, 0, 0]], dtype=bool))
-    np.testing.assert_array_equal(common(one, two), [0, 0, 2, 0, 2, 5])
-    np.testing.assert_array_equal(common(one, one_group(6)), np.zeros(6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import warnings
 from pathlib import Path
@@ -23,10 +22,7 @@ from online_psp import FSM, OnlinePCA
 from online_psp.cli.main import app
 from online_psp.datasets import load
 from online_psp.engine.types import Floats
-from online_psp.io.model_file import ModelFileError
 from online_psp.metrics import subspace_error
-from online_psp.pca.holes import Gaussian, expect, log_likelihoods
-from online_psp.pca.pairs import nearest_positive
 
 SIZES = {"few features": (30, 3), "between": (120, 3), "many features": (300, 4)}  # sums of pairs; filled, with and without a matrix before
 
@@ -57,40 +53,6 @@ def same(one: OnlinePCA, two: OnlinePCA) -> bool:
 # The model of what is missing, against a Gaussian written out
 
 
-def test_what_is_expected_is_the_conditional_mean_of_the_gaussian() -> None:
-    rng = np.random.default_rng(0)
-    D, k, noise = 9, 3, 0.3
-    B = np.linalg.qr(rng.standard_normal((D, k)))[0].T
-    variances = np.array([5.0, 3.0, 1.0])
-    full = (B.T * (variances - noise)) @ B + noise * np.eye(D)
-    x = rng.multivariate_normal(np.zeros(D), full, 6)
-    seen = rng.random((6, D)) < 0.6
-    seen[0], seen[1] = True, False
-    found, spread = expect(Gaussian(B, variances, noise), x, seen, np.ones(6))
-    total = np.zeros((k, k))
-    for i in range(6):
-        o, m = seen[i], ~seen[i]
-        gain = full[np.ix_(m, o)] @ np.linalg.inv(full[np.ix_(o, o)]) if o.any() else np.zeros((D, 0))
-        assert np.allclose(found.rows[i, m], gain @ x[i, o], atol=1e-12), f"row {i}: not the conditional mean"
-        left = full[np.ix_(m, m)] - gain @ full[np.ix_(o, m)]
-        if o.any():
-            total += B[:, m] @ left @ B[:, m].T
-            logdet = np.linalg.slogdet(full[np.ix_(o, o)])[1]
-            distance = x[i, o] @ np.linalg.solve(full[np.ix_(o, o)], x[i, o])
-            assert found.distances[i] == pytest.approx(distance)
-            assert log_likelihoods(found)[i] == pytest.approx(-0.5 * (o.sum() * np.log(2 * np.pi) + logdet + distance))
-    assert np.allclose(spread, total, atol=1e-12), "spread: not the conditional covariance in the coordinates of the directions"
-    assert log_likelihoods(found)[1] == 0.0, "nothing observed: nothing said"
-
-
-def test_the_nearest_positive_matrix_keeps_the_total() -> None:
-    values = np.array([5.0, 2.0, 0.1, -0.4, -0.7])
-    found = nearest_positive(values)
-    assert found.sum() == pytest.approx(values.sum())
-    assert (found >= 0).all()
-    assert np.allclose(np.diff(found[:2]), np.diff(values[:2])), "all eigenvalues that stay are less by one number"
-
-
 # What is learned
 
 
@@ -119,44 +81,6 @@ def test_moments_count_what_is_observed(kind: str, first: int) -> None:
     basis = np.linalg.svd(rows_of(20000, D, K) - 3.0, full_matrices=False)[2][:K].T
     assert subspace_error(model.components_.T, basis) < 0.25
     assert np.allclose(model.components_ @ model.components_.T, np.eye(K), atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", SIZES)
-@pytest.mark.parametrize(
-    "options", [{}, {"half_life": 300.0}, {"standardize": True}, {"axes": "stable"}, {"dtype": "float32"}, {"center": False}]
-)
-def test_cuts_and_files_do_not_matter(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
-    D, K = SIZES[kind]
-    H = with_holes(rows_of(900, D, K), 0.2)
-    weights = np.random.default_rng(3).random(900) + 0.5
-    whole = OnlinePCA(K, missing="impute", **options).fit(H, sample_weight=weights)
-    cut, rng, done = OnlinePCA(K, missing="impute", **options), np.random.default_rng(5), 0
-    while done < 900:
-        stop = done + int(rng.integers(1, 200))
-        cut.partial_fit(H[done:stop], sample_weight=weights[done:stop])
-        if done > 300:
-            cut.save(tmp_path / "m.psp")
-            cut = OnlinePCA.load(tmp_path / "m.psp")
-        done = stop
-    assert same(whole, cut), f"another model for another cut: {np.abs(whole.components_ - cut.components_).max():.1e}"
-    one_by_one = OnlinePCA(K, missing="impute", **options)
-    for row in H[:400]:
-        y = one_by_one.fit_next(row)
-        assert y.shape == (K,)
-        assert np.isfinite(y).all()
-    assert same(one_by_one, OnlinePCA(K, missing="impute", **options).fit(H[:400]))
-    assert same(copy.deepcopy(whole), whole)
-
-
-def test_reading_changes_nothing() -> None:
-    H = with_holes(rows_of(900, 300, 4), 0.2)
-    read, unread = OnlinePCA(4, missing="impute"), OnlinePCA(4, missing="impute")
-    for part in np.array_split(H, 13):
-        read.partial_fit(part)
-        unread.partial_fit(part)
-        read.transform(part)
-        _ = read.components_
-    assert same(read, unread)
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -261,27 +185,8 @@ def test_nan_is_refused_without_the_option_and_infinity_always() -> None:
     assert taking.n_samples_seen_ == 50
     with pytest.raises(ValueError, match="missing was 'impute' when learning began and is 'error' now"):
         taking.set_params(missing="error").partial_fit(X)
-    with pytest.raises(ValueError, match="needs algorithm='block'"):
-        OnlinePCA(3, missing="impute", algorithm="fsm").fit(X)
     with pytest.raises(ValueError, match="missing must be"):
         OnlinePCA(3, missing="drop").fit(X)
-
-
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    from online_psp.io import model_file
-
-    for D in (30, 300):
-        OnlinePCA(3, missing="impute").fit(with_holes(rows_of(500, D, 3), 0.2)).save(tmp_path / "m.psp")
-        whole = model_file.read(tmp_path / "m.psp")
-        for name in [name for name in whole.arrays if "careful" in name]:
-            arrays = {**whole.arrays, name: -np.ones_like(whole.arrays[name])[..., :-1]}
-            model_file.write(tmp_path / "d.psp", whole._replace(arrays=arrays))
-            with pytest.raises(ModelFileError):
-                OnlinePCA.load(tmp_path / "d.psp")
-        parameters = {**whole.state, "parameters": {**whole.state["parameters"], "missing": "error"}}
-        model_file.write(tmp_path / "d.psp", whole._replace(state=parameters))
-        with pytest.raises(ModelFileError, match="missing values, which its parameters refuse"):
-            OnlinePCA.load(tmp_path / "d.psp")
 
 
 @parametrize_with_checks([OnlinePCA(missing="impute"), OnlinePCA(1, oversample=0, missing="impute")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import warnings
 from contextlib import nullcontext
@@ -19,8 +18,6 @@ from online_psp.datasets import load
 from online_psp.datasets.spiked import spiked_covariance
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.pca.repeats import Held, without_repeats
-from online_psp.pca.robust import Guard, outlyingness
 
 KINDS = ("scattered", "clump", "first", "direction")
 
@@ -114,24 +111,6 @@ def test_holes_and_gross_rows_together() -> None:
         assert error <= 0.25 * subspace_error(plain.components_.T, truth), kind
         assert np.isfinite(model.impute(H)).all()
         assert model.sample_influence(H)[gross].mean() < 0.15
-
-
-@pytest.mark.parametrize("name", ["spiked", "few features"])
-@pytest.mark.parametrize("options", [{}, {"half_life": 400.0}, {"standardize": True}, {"missing": "impute"}])
-def test_cuts_and_files_do_not_matter(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    X, K = problem(name)
-    G, _ = spoiled(X[:1200], "scattered")
-    whole, cut = OnlinePCA(K, robust=True, **options).fit(G), OnlinePCA(K, robust=True, **options)
-    rng, done = np.random.default_rng(5), 0
-    while done < 1200:
-        stop = done + int(rng.integers(1, 300))
-        cut.partial_fit(G[done:stop])
-        cut.save(tmp_path / "m.psp")
-        cut = OnlinePCA.load(tmp_path / "m.psp")
-        done = stop
-    assert np.array_equal(whole.components_, cut.components_)
-    assert np.array_equal(whole.sample_influence(G), cut.sample_influence(G))
-    assert np.array_equal(copy.deepcopy(whole).mean_, whole.mean_)
 
 
 def test_merging_and_few_rows() -> None:
@@ -243,23 +222,6 @@ def test_what_is_taken_from_many_rows_is_said() -> None:
     assert ["robust=True has taken" in str(each.message) for each in said] == [True], "once is enough"
 
 
-def test_repeats_are_held_once_with_all_that_they_weigh() -> None:
-    rng = np.random.default_rng(24)
-    rows = np.where(rng.random((4, 3)) < 0.3, np.nan, rng.standard_normal((4, 3)))[rng.integers(0, 4, 50)]
-    rows[10:12] = [[0.0, 1.0, 2.0], [-0.0, 1.0, 2.0]]
-    held = Held(rows, rng.random(50) + 0.1, rng.random(50), rng.random(50) * 0.2 + 0.8)
-    found = without_repeats(held)
-    assert len(found.rows) == 5
-    for one, many in zip((found.weights, found.squares), (held.weights, held.squares), strict=True):
-        power = 1 if many is held.weights else 2
-        sums: list[Any] = [0.0, 0.0]
-        for which, part, values in ((0, held, many), (1, found, one)):
-            for row, value, decay in zip(part.rows, values, part.decays, strict=True):
-                sums[which] = decay**power * sums[which] + value * np.nan_to_num(row)
-        assert np.allclose(sums[0], sums[1])
-    assert np.isclose(np.prod(held.decays), np.prod(found.decays)), "the last row stays, so that all decays are in"
-
-
 @pytest.mark.parametrize("D", [200, 30])
 def test_rows_with_nothing_first_can_be_saved_and_continued(D: int, tmp_path: Path) -> None:
     X = spiked_covariance(600, D, 3, 0.01, seed=3).X
@@ -281,16 +243,6 @@ def test_a_huge_first_row(size: float, D: int) -> None:
     error = subspace_error(model.components_.T, truth.components_.T)
     assert error < 0.02, f"error {error:.4f} with a first row of {size:.0e}"
     assert np.isfinite(model.score(X[1:])), f"score {model.score(X[1:])}"
-
-
-def test_weights_fall_as_the_inverse_square() -> None:
-    guard = Guard(0.0, 1.0)
-    edge = np.exp(guard.limit)
-    assert np.allclose(guard.weights(np.array([0.0, 1.0, edge, 2 * edge, 10 * edge])), [1.0, 1.0, 1.0, 0.25, 0.01])
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((100, 20))
-    rows[7] *= 30.0
-    assert np.argmax(outlyingness(rows)) == 7
 
 
 @parametrize_with_checks([OnlinePCA(2, robust=True)])

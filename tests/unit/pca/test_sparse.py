@@ -5,20 +5,15 @@ from __future__ import annotations
 import copy
 import pickle
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from online_psp import ALGORITHMS, FSM, OnlinePCA
-from online_psp.engine.moments import Sums
-from online_psp.engine.rows import SparseRows
-from online_psp.engine.sparse_store import SparseStore
-from online_psp.io import model_file
+from online_psp import ALGORITHMS, OnlinePCA
 from online_psp.metrics import subspace_error
-from tests.oracle import LEARNERS, NAMES
+from tests.oracle import NAMES
 
 
 def counts(n: int = 900, D: int = 300, density: float = 0.05, seed: int = 0, index: Any = np.int32) -> Any:
@@ -45,17 +40,15 @@ def distance(one: OnlinePCA, two: OnlinePCA) -> float:
     return float(max(parts))
 
 
-@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_the_same_model_as_from_dense_rows(name: str, center: bool, index: Any) -> None:
+def test_the_same_model_as_from_dense_rows(center: bool, index: Any) -> None:
     X = counts(index=index)
-    dense = OnlinePCA(4, algorithm=name, center=center).fit(X.toarray())
-    model = OnlinePCA(4, algorithm=name, center=center)
+    dense = OnlinePCA(4, center=center).fit(X.toarray())
+    model = OnlinePCA(4, center=center)
     for start in (0, 5, 100, 101, 500):
         stop = {0: 5, 5: 100, 100: 101, 101: 500, 500: 900}[start]
         model.partial_fit(X[start:stop])
-    assert not model.exact_
     assert model.n_samples_seen_ == 900
     assert distance(model, dense) < 1e-9
     assert np.allclose(model.transform(X), dense.transform(X.toarray()), atol=1e-7)
@@ -81,31 +74,27 @@ def test_duplicate_entries_add_up_and_the_input_is_left_alone() -> None:
     assert np.array_equal(doubled.indices, kept)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_weights(name: str) -> None:
+def test_weights() -> None:
     X, weights = counts(), np.random.default_rng(1).integers(0, 4, 900).astype(float)
-    dense = OnlinePCA(4, algorithm=name).fit(X.toarray(), sample_weight=weights)
-    assert distance(OnlinePCA(4, algorithm=name).fit(X, sample_weight=weights), dense) < 1e-9
+    dense = OnlinePCA(4).fit(X.toarray(), sample_weight=weights)
+    assert distance(OnlinePCA(4).fit(X, sample_weight=weights), dense) < 1e-9
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_few_features_stay_exact(name: str) -> None:
+def test_few_features_stay_exact() -> None:
     X = counts(D=60)
-    dense = OnlinePCA(8, algorithm=name).fit(X.toarray())
+    dense = OnlinePCA(8).fit(X.toarray())
     for center in (True, False):
-        model = OnlinePCA(8, algorithm=name, center=center).partial_fit(X[:300]).partial_fit(X[300:])
-        assert model.exact_
-        assert distance(model, OnlinePCA(8, algorithm=name, center=center).fit(X.toarray())) < 1e-9
-    mixed = OnlinePCA(8, algorithm=name).partial_fit(X[:300]).partial_fit(X[300:600].toarray()).partial_fit(X[600:])
+        model = OnlinePCA(8, center=center).partial_fit(X[:300]).partial_fit(X[300:])
+        assert distance(model, OnlinePCA(8, center=center).fit(X.toarray())) < 1e-9
+    mixed = OnlinePCA(8).partial_fit(X[:300]).partial_fit(X[300:600].toarray()).partial_fit(X[600:])
     assert distance(mixed, dense) < 1e-9
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_dense_and_sparse_calls_may_alternate(name: str) -> None:
+def test_dense_and_sparse_calls_may_alternate() -> None:
     X = counts()
     rows = X.toarray()
-    dense = OnlinePCA(4, algorithm=name).fit(rows)
-    model = OnlinePCA(4, algorithm=name).partial_fit(X[:200]).partial_fit(rows[200:400]).partial_fit(X[400:700])
+    dense = OnlinePCA(4).fit(rows)
+    model = OnlinePCA(4).partial_fit(X[:200]).partial_fit(rows[200:400]).partial_fit(X[400:700])
     for x in rows[700:710]:
         model.fit_next(x)
     model = pickle.loads(pickle.dumps(model.partial_fit(X[710:800])))
@@ -132,12 +121,11 @@ def test_merging_models_of_sparse_rows() -> None:
     assert np.allclose(one.mean_, X.toarray().mean(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_float32(name: str) -> None:
+def test_float32() -> None:
     X = counts()
-    model = OnlinePCA(4, algorithm=name).fit(X.astype(np.float32))
+    model = OnlinePCA(4).fit(X.astype(np.float32))
     assert model.components_.dtype == model.transform(X.astype(np.float32)).dtype == np.float32
-    assert distance(model, OnlinePCA(4, algorithm=name).fit(X)) < 1e-3
+    assert distance(model, OnlinePCA(4).fit(X)) < 1e-3
 
 
 def test_a_mean_far_larger_than_the_deviations() -> None:
@@ -166,64 +154,6 @@ def test_the_algorithms_take_sparse_blocks(name: str) -> None:
     assert pickle.dumps(one) == before
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.3])
-def test_forgetting_does_not_exhaust_the_scale_kept_aside(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    X = counts(3000, seed=4)
-    dense, model = (FSM(3, learning_rate=lambda t: rate) for _ in range(2))
-    monkeypatch.setattr("online_psp.engine.sparse_store.least_scale", lambda dtype: 1e-10)
-    model.fit_block(X)
-    dense.fit_block(X.toarray())
-    assert (1 - rate) ** 2900 < 1e-20, "the scale would be far below the least one by now"
-    assert subspace_error(model.get_components(), dense.get_components()) < (1e-9 if rate < 0.1 else 1e-5)
-
-
-@pytest.mark.parametrize("matrix", [False, True])
-def test_only_the_columns_that_occur_move(matrix: bool) -> None:
-    X = sparse.hstack([counts(), sparse.csr_array((900, 200))], format="csr")
-    rng = np.random.default_rng(0)
-    store = SparseStore(rng.standard_normal((6, 500)), None)
-    before, rows = store.V.copy(), SparseRows(X[500:520])
-    store.compress(rows)
-    C = rng.standard_normal((6, 20))
-    if matrix:
-        store.move(np.eye(6) + 0.1 * rng.standard_normal((6, 6)), C)
-    else:
-        store.add(0.9, C)
-    touched = np.zeros(500, dtype=bool)
-    touched[X[500:520].indices] = True
-    assert np.array_equal(np.any(before != store.V, axis=1), touched)
-
-
-@pytest.mark.parametrize("matrix", [False, True])
-def test_a_basis_kept_implicitly_is_the_dense_one(matrix: bool) -> None:
-    X = counts(4000, seed=2)
-    rng = np.random.default_rng(0)
-    sums = Sums(rng.standard_normal(300), 10.0)
-    B = rng.standard_normal((6, 300))
-    store, mean, total = SparseStore(B, sums), sums.mean, 10.0
-    for start in range(0, 4000, 40):
-        rows = X[start : start + 40].toarray()
-        centred = np.empty_like(rows)
-        for i, row in enumerate(rows):
-            centred[i] = np.sqrt(total / (total + 1)) * (row - mean)
-            mean, total = mean + (row - mean) / (total + 1), total + 1
-        P, G = store.compress(SparseRows(X[start : start + 40], np.ones(40), sums))
-        np.testing.assert_allclose(P, centred @ B.T, atol=1e-8 * np.abs(P).max())
-        np.testing.assert_allclose(np.tril(G), np.tril(centred @ centred.T), atol=1e-8 * np.abs(G).max())
-        A, C = 0.9 * np.linalg.qr(rng.standard_normal((6, 6)))[0], 0.01 * rng.standard_normal((6, 40))
-        if matrix:
-            store.move(A, C)
-            B = A @ B + C @ centred
-        else:
-            store.add(0.9, C)
-            B = 0.9 * B + C @ centred
-    np.testing.assert_allclose(store.read(), B, atol=1e-9 * np.abs(B).max())
-    followed, square = store.BS, store.square
-    store.refresh()
-    np.testing.assert_allclose(followed, store.BS, rtol=1e-8, atol=1e-10 * np.abs(followed).max())
-    assert square == pytest.approx(store.square, rel=1e-12)
-
-
 def test_memory_is_that_of_the_basis() -> None:
     rng = np.random.default_rng(0)
     n, D = 4000, 40_000
@@ -236,33 +166,3 @@ def test_memory_is_that_of_the_basis() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 30 * D * 8 + 3 * X.data.nbytes  # a few bases of four directions; dense rows would take 4000 × 40000
-
-
-@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")  # true, and not what is tried here
-@pytest.mark.parametrize("options", [{}, {"center": False}, {"standardize": True}, {"half_life": 300}])
-@pytest.mark.parametrize("D", [40, 300])
-def test_the_default_goes_on_bit_for_bit(tmp_path: Path, D: int, options: dict[str, Any]) -> None:
-    """From a file, a pickle or a copy, in any phase; and what is stored stays sparse."""
-    rng = np.random.default_rng(8)
-    X = sparse.csr_array(rng.standard_normal((900, D)) / np.arange(1, D + 1) * (rng.random((900, D)) < 0.2))
-    for stop in (100, 260, 470, 620):
-        model = OnlinePCA(3, **options).partial_fit(X[:50]).partial_fit(X[50:stop])
-        model.save(tmp_path / "model.psp")
-        others = [OnlinePCA.load(tmp_path / "model.psp"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
-        for each in (model, *others):
-            each.partial_fit(X[stop:800]).partial_fit(X[800:])
-        for way, other in zip(("file", "pickle", "copy"), others, strict=True):
-            for name in ("components_", "explained_variance_", "mean_", "var_"):
-                assert np.array_equal(getattr(other, name), getattr(model, name)), f"{name} from a {way} of {stop} rows differs"
-
-
-@pytest.mark.parametrize("damage", ["indices", "indptr", "shares"])
-def test_sparse_rows_of_a_forged_file_are_refused(tmp_path: Path, damage: str) -> None:
-    X = sparse.random(500, 300, 0.1, random_state=0, format="csr")
-    OnlinePCA(3).fit(X).save(tmp_path / "model.psp")
-    found = model_file.read(tmp_path / "model.psp")
-    name = next(each for each in found.arrays if each.endswith(f"sparse.{damage}"))
-    forged = {**found.arrays, name: found.arrays[name] + 1000.0}
-    model_file.write(tmp_path / "forged.psp", found._replace(arrays=forged))
-    with pytest.raises(ValueError, match="cannot be used as a model"):
-        OnlinePCA.load(tmp_path / "forged.psp")

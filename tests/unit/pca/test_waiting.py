@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,92 +18,10 @@ def stream(n: int, D: int = 60, seed: int = 5) -> Floats:
     return np.asarray(rng.standard_normal((n, D)) * scales @ np.linalg.qr(rng.standard_normal((D, D)))[0] + 5.0 * rng.standard_normal(D))
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "not centred": {"center": False},
-    "half-life": {"half_life": 200},
-    "standardised": {"standardize": True},
-    "robust": {"robust": True},
-    "holes": {"missing": "impute"},
-    "stable": {"axes": "stable"},
-    "single precision": {"dtype": np.float32},
-    "exact": {"oversample": 40},
-}
-
-
-def model_of(name: str) -> OnlinePCA:
-    return OnlinePCA(3, **{"oversample": 4, **OPTIONS[name]})
-
-
-def rows_for(name: str, n: int = 500) -> Floats:
-    X = stream(n)
-    if name == "holes":
-        X[np.random.default_rng(6).random(X.shape) < 0.01] = np.nan
-    return X.astype(OPTIONS[name].get("dtype", np.float64))
-
-
 def same(one: OnlinePCA, two: OnlinePCA) -> None:
     assert one.n_samples_seen_ == two.n_samples_seen_, "rows were lost, or counted twice"
     for name in ("mean_", "var_", "components_", "explained_variance_", "noise_variance_"):
         assert np.array_equal(getattr(one, name), getattr(two, name)), f"{name} differs from that of rows learned in one call"
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
-def test_rows_one_by_one_give_the_model_of_one_call_to_the_last_bit(name: str) -> None:
-    X = rows_for(name)
-    for n in (1, 7, 33, 257, len(X)):
-        one_by_one = model_of(name)
-        for x in X[:n]:
-            one_by_one.fit_next(x)
-        same(one_by_one, model_of(name).fit(X[:n]))
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
-def test_reads_blocks_and_single_rows_in_any_order_give_the_same_model(name: str, seed: int) -> None:
-    X, rng, mixed = rows_for(name), np.random.default_rng(seed), model_of(name)
-    mixed.partial_fit(X[:1])
-    done = 1
-    while done < len(X):
-        kind, n = rng.integers(4), int(rng.integers(1, 90))
-        if kind == 0:
-            mixed.partial_fit(X[done : done + n])
-        elif kind == 1:
-            _ = mixed.components_
-            continue
-        else:
-            for x in X[done : done + n]:
-                mixed.fit_next(x)
-        done += len(X[done : done + n])
-    same(mixed, model_of(name).fit(X))
-
-
-def saved(model: OnlinePCA, folder: Path) -> OnlinePCA:
-    model.save(folder / "model.psp")
-    return OnlinePCA.load(folder / "model.psp")
-
-
-USES: dict[str, Callable[[OnlinePCA, Path], OnlinePCA]] = {
-    "a file": saved,
-    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
-    "a deep copy": lambda model, _: copy.deepcopy(model),
-}
-
-
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("waiting", [1, 5, 31])
-def test_waiting_rows_are_in_every_copy(use: str, waiting: int, tmp_path: Path) -> None:
-    X = stream(700)
-    model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
-    for x in X[600 : 600 + waiting]:
-        model.fit_next(x)
-    other = USES[use](model, tmp_path)
-    same(other, OnlinePCA(3, oversample=4).fit(X[: 600 + waiting]))
-    for x in X[600 + waiting :]:
-        assert np.allclose(model.fit_next(x), other.fit_next(x), rtol=1e-12, atol=1e-12), "the copy projects on other axes"
-    same(model, other)
 
 
 @pytest.mark.parametrize("side", ["mine", "theirs"])
@@ -194,17 +108,6 @@ def test_weight_taken_from_gross_rows_is_said_whoever_has_them_learned(every: in
     assert taken[0].filename == __file__, "the warning does not point at the call"
 
 
-def test_a_row_that_comes_where_there_is_no_room_is_not_lost() -> None:
-    """As after Ctrl-C between the last row that has room and the learning of all of them."""
-    X = stream(1200)
-    model = OnlinePCA(3, oversample=4).partial_fit(X[:600])
-    for x in X[600:]:
-        model._stream.waiting.is_full = False
-        model._settle = lambda stream, row, y, depth=5: y  # type: ignore[method-assign]
-        assert model.fit_next(x).shape == (3,)
-    same(model, OnlinePCA(3, oversample=4).fit(X))
-
-
 @pytest.mark.parametrize("n", [20, 600])
 def test_more_components_asked_for_between_rows_are_given_from_then_on(n: int) -> None:
     X = stream(2000)
@@ -257,34 +160,3 @@ def test_rows_of_a_stream_that_forgets_are_projected_on_its_present_components(o
     expected = model.transform(after[-500:])
     sizes = np.abs(found[-500:]).mean(axis=0), np.abs(expected).mean(axis=0)
     assert np.allclose(*sizes, rtol=0.1), f"coordinates have sizes {sizes[0]}, and {sizes[1]} along the components of now"
-
-
-def test_a_forged_moment_of_the_next_read_out_does_not_stop_them(tmp_path: Path) -> None:
-    X = stream(3000)
-    model = OnlinePCA(3, oversample=4).partial_fit(X[:500])
-    model.fit_next(X[500])
-    model._stream.refresh_at = 1e300
-    model = saved(model, tmp_path)
-    for x in X[501:]:
-        y = model.fit_next(x)
-    assert np.allclose(y, model.transform(X[-1:])[0], atol=0.2)
-    assert model._stream.refresh_at < 4000
-
-
-def test_copies_of_models_and_of_rows_go_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pickled arrays and models have dtypes that are equal to others, but not the same objects."""
-    X = stream(900)
-    model, rows = pickle.loads(pickle.dumps((OnlinePCA(3, oversample=4).fit(X[:600]), X)))
-    model.fit_next(X[600])
-    slow: list[Any] = []
-    usual = OnlinePCA._fit_next
-
-    def counted(*arguments: Any) -> Any:
-        slow.append(arguments)
-        return usual(*arguments)
-
-    monkeypatch.setattr(OnlinePCA, "_fit_next", counted)
-    for x in [*X[601:700], *rows[700:]]:
-        model.fit_next(x)
-    assert not slow, f"{len(slow)} of 299 rows went the long way, with all checks"
-    same(model, OnlinePCA(3, oversample=4).fit(X))
