@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import engine, missing, pca, scale, speed, streams, tracking, watch
+from benchmarks import engine, missing, pca, scale, speed, streams, threads, tracking, watch
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "engine": engine.main,
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], object]] = {
     "scale": scale.main,
     "speed": speed.main,
     "streams": streams.main,
+    "threads": threads.main,
     "tracking": tracking.main,
     "watch": watch.main,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from typing import Any, Literal
@@ -11,8 +12,10 @@ from numpy.typing import ArrayLike
 
 from online_psp.engine.blas import dot, gram
 from online_psp.engine.sizes import CHECK_BYTES
+from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats, Rate
 
+_THREADED = 10_000  # numbers from which BLAS computes an inner product with threads
 
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
@@ -132,7 +135,8 @@ def row_squares(X: np.ndarray[Any, Any]) -> Floats:
 def sum_of_squares(X: np.ndarray[Any, Any]) -> float:
     """``‖X‖²`` in one quick pass: if it is finite, so is every value; if not, a value is not finite or the sum overflowed."""
     flat = X.ravel(order="K")
-    return dot(flat, flat)
+    with suited_threads(0) if flat.size > _THREADED else contextlib.nullcontext():
+        return dot(flat, flat)
 
 
 def check_rate(rate: Any, name: str) -> Rate | None:

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from online_psp.engine.checks import check_count
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
+from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array
 from online_psp.monitoring.charts import SUBSPACE, Charts, Found
 from online_psp.monitoring.diagnosis import DIRECTION, diagnose
@@ -243,8 +244,9 @@ class Monitor:
         """Score and learn rows, piece by piece."""
         found, start = unknown(len(given.rows)), 0
         self._places.begin(given.seconds)
-        while start < len(given.rows):
-            start += self._piece(given, start, found)
+        with suited_threads(given.rows.D * (1 if self._judge.seen is None else len(self._judge.seen.variances))):
+            while start < len(given.rows):
+                start += self._piece(given, start, found)
         if self.onlooker is not None:
             self.onlooker(given.rows, found)
         return found

@@ -17,6 +17,7 @@ from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.moments import Moments, Sums, following
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
+from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.careful import Careful, deviations_of
@@ -101,7 +102,7 @@ class Stream:
     @worded
     def view(self) -> View:
         """The view for reading, cached until more is learned."""
-        with self.lock:
+        with self.lock, suited_threads(self.rank * self.D):
             self.settle()
             if self._view is None:
                 now = None if self.careful is None else self.careful.settled()
@@ -111,7 +112,7 @@ class Stream:
     @worded
     def glance(self, count: int) -> View:
         """As `view`, but cheaper, for `fit_next`: at least `count` directions, as of the last block, with half of their digits."""
-        with self.lock:
+        with self.lock, suited_threads(self.rank * self.D):
             self.settle()
             if self._view is not None or self.careful is not None or self.settings.standardize:
                 return self.view()
@@ -231,7 +232,8 @@ class Stream:
     def _learn(self, rows: AnyRows, weights: Floats, times: Floats | None) -> None:
         self.check_whole()
         try:
-            self._learn_pieces(rows, weights, times)
+            with suited_threads(self.rank * self.D):
+                self._learn_pieces(rows, weights, times)
         except BaseException as error:
             self._break(error)
             raise

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse, vstack
 
+from online_psp.engine.checks import sum_of_squares
 from online_psp.engine.types import Array, Floats
 from online_psp.io.sources._identity import Print, identify
 
@@ -236,7 +237,7 @@ class Source:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = rows.astype(self.dtype, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=self.dtype)
             flat = rows.data if issparse(rows) else rows.ravel()
-            good = None if np.isfinite(np.dot(flat, flat)) else np.isfinite(_row_squares(rows, self.missing == "keep"))
+            good = None if np.isfinite(sum_of_squares(flat)) else np.isfinite(_row_squares(rows, self.missing == "keep"))
         if not chunk.bad and good is None:
             return Block(start, chunk.length, rows, [], chunk.ids, chunk.times)
         problems = dict(chunk.bad)
