@@ -180,6 +180,7 @@ WATCHING: dict[str, Option] = {"watch": Option(bool, ("--watch",), "Serve a live
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Most threads for matrix products; as many as pay off by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output at the end.")]
 OnBadRow = Annotated[str, typer.Option(help="What to do with a row that cannot be used: stop or skip.")]
 

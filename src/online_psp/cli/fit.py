@@ -25,7 +25,19 @@ from online_psp.cli._common import (
 )
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
 from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
-from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, OnBadRow, Quiet, check_on_bad_row, grouped
+from online_psp.cli._options import (
+    FEEDING,
+    MONITORING,
+    READING,
+    SETTINGS,
+    WATCHING,
+    AsJson,
+    OnBadRow,
+    Quiet,
+    Threads,
+    check_on_bad_row,
+    grouped,
+)
 from online_psp.cli._page import check_watching, shown
 
 Sources = Annotated[
@@ -80,6 +92,7 @@ def fit(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
     checkpoint_every: Every = "60s",
+    threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     settings: dict[str, Any],
@@ -103,7 +116,8 @@ def fit(
         settings = {"n_components": _components(components), **settings}
     mode = "resume" if resume else "update" if update else "new"
     every, at_end = checkpoint_every, resume_at_end
-    _run(Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring, watching))
+    task = Task(sources, output, settings, reading, feeding, mode, force, at_end, on_bad_row, every, quiet, as_json, monitoring, watching)
+    _run(task, threads)
 
 
 @grouped(reading=READING, feeding=FEEDING, monitoring=MONITORING, watching=WATCHING)
@@ -117,12 +131,14 @@ def update(
     checkpoint_every: Every = "60s",
     on_bad_row: OnBadRow = "stop",
     force: Annotated[bool, typer.Option("--force", help="Update even if an earlier run over another source was not finished.")] = False,
+    threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn more rows on top of a model, and update its file in place."""
     every = checkpoint_every
-    _run(Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, every, quiet, as_json, monitoring, watching))
+    task = Task(sources, model, {}, reading, feeding, "update", force, False, on_bad_row, every, quiet, as_json, monitoring, watching)
+    _run(task, threads)
 
 
 def _components(text: str) -> int | float:
@@ -161,9 +177,14 @@ class _Begun(NamedTuple):
     """The run in the existing model file, unless it is overwritten."""
 
 
-def _run(task: Task) -> None:
+def _run(task: Task, threads: int | None) -> None:
     with contextlib.ExitStack() as held:
         try:
+            if threads is not None:
+                import scipy.linalg.blas  # noqa: F401, loads its threads
+                from threadpoolctl import threadpool_limits
+
+                held.enter_context(threadpool_limits(threads, "blas"))
             run, source, saving, earlier = _begun(task, held)
         except KeyboardInterrupt:
             raise fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED) from None

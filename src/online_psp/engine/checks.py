@@ -17,6 +17,7 @@ from online_psp.engine.types import Array, Floats, Rate
 
 _THREADED = 10_000  # numbers from which BLAS computes an inner product with threads
 
+
 def check_count(value: Any, name: str, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
     try:

@@ -51,6 +51,25 @@ def diagnose(rows: AnyRows, since: int, seen: Snapshot, moments: SpeMoments) -> 
     return DIRECTION if away and _alignment(outside[new, new]) > 2.0 * _ordinary(outside[: new.start, : new.start], moments) else SPREAD
 
 
+def onset(scores: Floats, since: int) -> int:
+    """Number of rows since a change, at least 2 and at most `since`: where the last rows differ most from those before, as a step would.
+
+    A detector's sum may have begun to rise before the change, and rows from before it would blur what has changed.
+
+    Parameters
+    ----------
+    scores : (n,)
+        log SPE or log T² of the last rows.
+    since : int
+        Number of them that may come after the change.
+    """
+    before = scores[: len(scores) - since]
+    if len(before) < _ENOUGH:
+        return since
+    steps = np.abs(np.cumsum((scores - np.median(before))[::-1][:since])) / np.sqrt(np.arange(1, since + 1))
+    return max(2, int(np.argmax(steps)) + 1)
+
+
 def _level(spe: Floats, moments: SpeMoments) -> tuple[float, float]:
     """Median of the SPE before the change, and a robust deviation; from the moments if there are few rows."""
     if len(spe) < _ENOUGH:

@@ -166,9 +166,8 @@ def anew(run: Run, source: Source, options: RunOptions) -> Run:
     give_names(run.model, run.source.get("feature_names"))
     fresh = start(source, run.model, **options)
     fresh.monitor = run.monitor
-    if run.learned and (run.row or run.epoch):
-        entry = {"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}
-        fresh.before = [*run.before, entry][-REMEMBERED:]
+    learned = [{"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}] if run.row or run.epoch else []
+    fresh.before = [*run.before, *learned][-REMEMBERED:]
     return fresh
 
 

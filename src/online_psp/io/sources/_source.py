@@ -236,8 +236,8 @@ class Source:
         rows = chunk.rows
         with np.errstate(over="ignore", invalid="ignore"):
             rows = rows.astype(self.dtype, copy=False) if issparse(rows) else np.ascontiguousarray(rows, dtype=self.dtype)
-            flat = rows.data if issparse(rows) else rows.ravel()
-            good = None if np.isfinite(sum_of_squares(flat)) else np.isfinite(_row_squares(rows, self.missing == "keep"))
+            values: Any = rows.data if issparse(rows) else rows
+            good = None if np.isfinite(sum_of_squares(values)) else np.isfinite(_row_squares(rows, self.missing == "keep"))
         if not chunk.bad and good is None:
             return Block(start, chunk.length, rows, [], chunk.ids, chunk.times)
         problems = dict(chunk.bad)

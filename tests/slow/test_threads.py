@@ -1,0 +1,66 @@
+"""Threads of BLAS: learning a small basis wakes none of them, by whatever way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_WORK = """
+import json, os
+import numpy as np
+from online_psp import OnlinePCA
+from online_psp.io.runs import fit_stream
+from online_psp.monitoring import Monitor
+
+def ticks():
+    found = 0
+    for task in os.listdir("/proc/self/task"):
+        if int(task) != os.getpid():
+            fields = open(f"/proc/self/task/{task}/stat").read().rpartition(")")[2].split()
+            found += int(fields[11]) + int(fields[12])
+    return found
+
+def next_rows():
+    model = OnlinePCA(16)
+    for x in X:
+        model.fit_next(x)
+    return model.components_
+
+def single_rows():
+    monitor = Monitor(OnlinePCA(16))
+    for x in X[:600]:
+        monitor.update_one(x)
+
+X = np.random.default_rng(0).standard_normal((3000, 784))
+np.save("rows.npy", X)
+ways = {
+    "fit": lambda: OnlinePCA(16).fit(X),
+    "partial_fit": lambda: OnlinePCA(16).partial_fit(X[:1500]).partial_fit(X[1500:]).components_,
+    "fit_next": next_rows,
+    "fit_stream": lambda: fit_stream("rows.npy", "m.psp", OnlinePCA(16)),
+    "monitor": lambda: Monitor(OnlinePCA(16)).update(X),
+    "monitor, single rows": single_rows,
+}
+np.ones((900, 900)) @ np.ones((900, 900))  # whatever the libraries do once
+found = {}
+for name, way in ways.items():
+    before = ticks()
+    way()
+    found[name] = ticks() - before
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task") or (os.cpu_count() or 1) < 2, reason="needs /proc and two cores")
+def test_small_products_wake_no_threads(tmp_path: Path) -> None:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", _WORK], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    awake = {name: ticks for name, ticks in found.items() if ticks > 3}  # a thread that spins takes ten times as many
+    assert not awake, f"threads of BLAS worked in {awake} (ticks of processor time); none should"
