@@ -30,10 +30,14 @@ def test_an_onlooker_that_fails_is_left_and_the_fit_goes_on(tmp_path: Path, monk
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("the page is broken")
 
+    def never(*_: Any) -> str:
+        raise PageError("It was not served.")
+
     waits = [sys.executable, "-c", "import sys; sys.stdin.buffer.read()"]  # in place of the serving process
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     monkeypatch.setattr("online_psp.watch.dashboard._start", lambda: subprocess.Popen(waits, **pipes))
     monkeypatch.setattr(Dashboard, "update", fail)
+    monkeypatch.setattr(Dashboard, "wait", never)
     np.save(tmp_path / "x.npy", data(300))
     done = psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "m.psp", "--watch", "--port", 0)
     assert "the page is broken" in done.stderr

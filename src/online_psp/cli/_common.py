@@ -101,10 +101,36 @@ def known_reading(stored: Any) -> dict[str, Any]:
     }
 
 
-def check_is_file(output: Path) -> None:
-    """Refuse standard output for a model, which is written again and again, rather than making a file called ``-``."""
+_TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".xlsx")
+
+
+def check_is_model(output: Path) -> None:
+    """Refuse standard output for a model, which is written again and again, and names of tables, which a model is not."""
     if str(output) == "-":
         usage("A model cannot be written to standard output; name a file (-o model.psp).")
+    if output.suffix.lower() in _TABLES:
+        other = output.with_suffix(".psp")
+        usage(
+            f"{output} is named as a table, and what is written is a model; name it {other}, and write rows projected by it with psp "
+            f"transform {other} … -o {output}."
+        )
+
+
+def model_first(model: Path, sources: list[str]) -> tuple[Path, list[str]]:
+    """The model and the rows, if they were given the other way round."""
+    if len(sources) == 1 and not _is_model(model) and _is_model(sources[0]):
+        say(f"{sources[0]} is the model and {model} the rows; they are taken so.")
+        return Path(sources[0]), [str(model)]
+    return model, sources
+
+
+def _is_model(path: str | Path) -> bool:
+    from online_psp.io.model_file import ModelFileError, kind_of
+
+    try:
+        return bool(kind_of(path))
+    except (ModelFileError, OSError):
+        return False
 
 
 def check_not_source(output: Path, sources: Sequence[str]) -> None:

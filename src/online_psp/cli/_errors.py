@@ -100,6 +100,8 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         debug = DEBUG in words[:end]
         words = [word for word in words[:end] if word != DEBUG] + words[end:]
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
         with warnings.catch_warnings(), _interruptible() as interrupt:
             warnings.showwarning = _show_warning
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -119,17 +118,18 @@ class Shown:
             say(f"The page is told no more ({type(error).__name__}: {error}). The fit goes on without it.")
 
     def stay(self) -> None:
-        """Keep the page after the fit until Ctrl-C, if standard error is a terminal."""
-        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
-            if not self.page.address:
-                say("The fit has ended before its page was served.")
-            self.page.close()
-            return
+        """Keep the page after the fit until Ctrl-C."""
+        from online_psp.watch.dashboard import PageError
+
         self.page.finish()
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             say(f"The page stays at {self.page.wait()} until Ctrl-C.")
             while self.page.alive:
                 time.sleep(0.2)
+        except PageError as error:
+            say(error)
+        except KeyboardInterrupt:
+            pass
         self.page.close()
 
 

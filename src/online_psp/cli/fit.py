@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from online_psp.cli._common import (
-    check_is_file,
+    check_is_model,
     check_not_source,
     echo,
     holes_for,
@@ -158,7 +158,7 @@ def _check(task: Task) -> None:
     if algorithm is not None and algorithm not in LEARNERS:
         usage(f"--algorithm must be one of {', '.join(LEARNERS)}; got {algorithm}.")
     check_on_bad_row(task.on_bad_row)
-    check_is_file(task.output)
+    check_is_model(task.output)
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     check_monitoring(task)
@@ -217,8 +217,8 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
     from online_psp.io import runs
     from online_psp.io.files import claimed
 
-    _check(task)
     check_not_source(task.output, task.sources)
+    _check(task)
     present = held.enter_context(claimed(task.output)).exists
     try:
         saving = runs.Saving(task.output, task.every)

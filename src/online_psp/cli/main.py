@@ -40,7 +40,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-v", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
     """Streaming principal subspace projection and online PCA."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import check_is_file, echo, image_shape, load_fitted, names_of, plural, print_json, writing
+from online_psp.cli._common import check_is_model, echo, image_shape, load_fitted, names_of, plural, print_json, writing
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import AsJson, Force, Quiet
 
@@ -22,7 +22,7 @@ def merge(
     """Merge models fitted to different rows into one."""
     if len(models) < 2:
         usage("There must be at least two models to merge.")
-    check_is_file(output)
+    check_is_model(output)
     for path in dict.fromkeys(path for at, path in enumerate(models) if path in models[:at]):
         say(f"{path} is given more than once; its rows count as often.")
     with writing(output, force) as target:

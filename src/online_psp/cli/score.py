@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import open_rows, plural, read_fitted, remembered_columns
+from online_psp.cli._common import model_first, open_rows, plural, read_fitted, remembered_columns
 from online_psp.cli._errors import say
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_alpha, grouped
 from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, order_for, write_table
@@ -74,6 +74,7 @@ def score(
 
     if alpha is not None:
         check_alpha(alpha)
+    model, sources = model_first(model, sources)
     job = Job(model, sources, output, form, append, block, on_bad_row, force, quiet, as_json).checked()
     stored = read_fitted(model)
     known = take_names(stored.model)  # columns are matched here, and go to the model as plain arrays

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import holes_for, load_fitted, open_rows, remembered_columns
+from online_psp.cli._common import holes_for, load_fitted, model_first, open_rows, remembered_columns
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, grouped
 from online_psp.cli._tables import (
     Append,
@@ -61,6 +61,7 @@ def transform(
     """
     from online_psp.io.runs import take_names
 
+    model, sources = model_first(model, sources)
     job = Job(model, sources, output, form, append, block, on_bad_row, force, quiet, as_json).checked()
     fitted, header = load_fitted(model)
     known = take_names(fitted)  # columns are matched here, and go to the model as plain arrays

@@ -226,8 +226,7 @@ def _short(error: Exception) -> str:
 def _where_to_get(name: str, known: KnownSet, data_home: str | Path | None, reason: str) -> str:
     places = [str(place) for place in search_path(data_home)]
     return (
-        f"The data set {name!r} ({known.title}) was not found in {', '.join(places)}, and {reason}. "
-        f"Get it from {known.url} (described at {known.home}), and put it, unpacked if it is a .zip, "
-        f"as {' or '.join(known.names)} into {places[0]}, "
-        f"or into any folder that you name with data_home or the environment variable {ENVIRONMENT}."
+        f"The data set {name!r} ({known.title}) is not here. Get it from {known.url} (described at {known.home}), and put it, unpacked "
+        f"if it is a .zip, as {' or '.join(known.names)} into {places[0]}, or into any folder that --data-home (data_home) or the "
+        f"environment variable {ENVIRONMENT} names. It was looked for in {', '.join(places)}, and {reason}."
     )

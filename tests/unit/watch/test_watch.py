@@ -596,11 +596,16 @@ def test_sampled_scores_are_of_rows_that_the_model_has_not_learned(monkeypatch: 
     assert newest["spe"][judged].mean() > 1.02 * spe(learned, rows).mean()
 
 
-def test_watching_changes_nothing_of_what_is_learned(tmp_path: Path) -> None:
+def test_watching_changes_nothing_of_what_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ctrl_c(_: float) -> None:
+        raise KeyboardInterrupt
+
     X = data(3000)
+    monkeypatch.setattr("online_psp.cli._page.time.sleep", ctrl_c)  # the page stays until then
     np.save(tmp_path / "x.npy", X)
     psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "plain.psp", "-q", "--block", 50)
-    psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "watched.psp", "-q", "--block", 50, "--watch", "--port", 0)
+    done = psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "watched.psp", "-q", "--block", 50, "--watch", "--port", 0)
+    assert "until Ctrl-C" in done.stderr, "the page of a fit that is soon over should stay"
     plain, watched = (OnlinePCA.load(tmp_path / f"{name}.psp") for name in ("plain", "watched"))
     np.testing.assert_array_equal(plain.components_, watched.components_)
     assert (tmp_path / "plain.psp").read_bytes() == (tmp_path / "watched.psp").read_bytes(), "the model files differ"
