@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from scipy.sparse import csr_array
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from online_psp import OnlinePCA
-from online_psp.engine.types import Array, Floats
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
 from tests.hard_data import Case, harmonic
 
@@ -147,23 +146,6 @@ def test_rows_that_overflow_are_named(D: int) -> None:
     with pytest.raises(ValueError, match="in row 100, too large next to the first rows for float64"):
         model.partial_fit(X[100:])
     assert np.array_equal(model.components_, before)
-
-
-def mnist(home: Path) -> Array:
-    with gzip.open(home / "train-images-idx3-ubyte.gz") as file:
-        X: Any = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784)
-    return np.asarray(X[np.random.default_rng(9).permutation(len(X))][:20_000] / 255.0)
-
-
-def test_a_tree_of_merged_models(data_home: Path) -> None:
-    X = mnist(data_home)
-    truth = PCA(16, svd_solver="covariance_eigh").fit(X)
-    models = [OnlinePCA(16).fit(part) for part in np.array_split(X, 128)]
-    while len(models) > 1:
-        models = [one.merge(two) for one, two in zip(models[::2], models[1::2], strict=True)]
-    error = subspace_error(models[0].components_.T, truth.components_.T)
-    assert error <= 0.008, f"128 models merged: error {error:.4f}"
-    assert np.allclose(models[0].explained_variance_, truth.explained_variance_, rtol=0.02)
 
 
 @pytest.mark.parametrize("D", [20, 300])

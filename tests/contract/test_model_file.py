@@ -23,6 +23,7 @@ from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
 from online_psp.monitoring import Monitor
 from tests.oracle import NAMES
+from tests.pairs import Row, pairs, title
 
 
 def rows(n: int, D: int, seed: int = 0) -> Floats:
@@ -49,36 +50,27 @@ def saved(model: Any, folder: Path) -> bytes:
 # Going on
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("how", ["single", "block"])
-@pytest.mark.parametrize("D", [9, 60])
-@pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, name: str, D: int, how: str, dtype: Any) -> None:
-    X: Array = rows(150, D).astype(dtype)
-    for stop in (0, 3, 5, 37, 103):
-        model, path = ALGORITHMS[name](5, D, dtype=dtype), tmp_path / "m.psp"
-        feed(model, X[:stop], how)
-        model.save(path)
-        kind: Any = ALGORITHMS[name]
-        loaded = kind.load(path)
-        feed(model, X[stop:], how)
-        feed(loaded, X[stop:], how)
-        assert saved(model, tmp_path) == saved(loaded, tmp_path)
-        assert model.get_components().tobytes() == loaded.get_components().tobytes()
-        assert repr(loaded) == repr(model)
+ALGORITHM_RUNS = pairs(
+    {"name": NAMES, "D": (9, 60), "how": ("single", "block"), "dtype": ("float64", "float32"), "stop": (0, 3, 5, 37, 103)}
+)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_saving_changes_nothing_and_is_repeatable(tmp_path: Path, name: str) -> None:
-    X = rows(100, 60)
-    often, plain = ALGORITHMS[name](4, 60), ALGORITHMS[name](4, 60)
-    for x in X[:-1]:
-        often.fit_next(x)
-        plain.fit_next(x)
-        assert saved(often, tmp_path) == saved(often, tmp_path)
-    assert often.fit_next(X[-1]).tobytes() == plain.fit_next(X[-1]).tobytes()
-    assert saved(often, tmp_path) == saved(plain, tmp_path)
+@pytest.mark.parametrize("run", ALGORITHM_RUNS, ids=title)
+def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, run: Row) -> None:
+    kind: Any = ALGORITHMS[run["name"]]
+    X: Array = rows(150, run["D"]).astype(run["dtype"])
+    often, plain = (kind(5, run["D"], dtype=run["dtype"]) for _ in range(2))
+    for model in (often, plain):
+        feed(model, X[: run["stop"]], run["how"])
+    assert saved(often, tmp_path) == saved(often, tmp_path), "saving is repeatable"
     assert os.listdir(tmp_path) == ["saved.psp"]
+    loaded = kind.load(tmp_path / "saved.psp")
+    assert repr(loaded) == repr(plain)
+    for model in (often, plain, loaded):
+        feed(model, X[run["stop"] :], run["how"])
+    assert saved(often, tmp_path) == saved(plain, tmp_path), "saving changes nothing"
+    assert saved(loaded, tmp_path) == saved(plain, tmp_path)
+    assert loaded.get_components().tobytes() == plain.get_components().tobytes()
 
 
 def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
@@ -218,8 +210,8 @@ def try_to_load(load: Callable[[], Any], size: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_two_thousand_mutations(tmp_path: Path, seed: int) -> None:
-    """500 of them for each of four models: each loads to the identical model or raises the library's own error."""
+def test_six_hundred_mutations(tmp_path: Path, seed: int) -> None:
+    """150 of them for each of four models: each loads to the identical model or raises the library's own error."""
     model = [OnlinePCA(3), OnlinePCA(2, oversample=0), OnlinePCA(3, missing="impute"), OnlinePCA(2, robust=True)][seed]
     for x in rows(45, 9 if seed == 2 else 60):
         model.fit_next(x)
@@ -227,14 +219,14 @@ def test_two_thousand_mutations(tmp_path: Path, seed: int) -> None:
     model.save(path)
     data = path.read_bytes()
     loaded = 0
-    for i, mutated in enumerate(mutations(data, 500, seed)):
+    for i, mutated in enumerate(mutations(data, 150, seed)):
         path.write_bytes(mutated)
         found = try_to_load(lambda: OnlinePCA.load(path), len(data))
         if found is not None:
             loaded += 1
             found.save(tmp_path / "again.psp")
             assert (tmp_path / "again.psp").read_bytes() == data, f"mutation {i} gave another model"
-    assert loaded < 100
+    assert loaded < 30
 
 
 @pytest.mark.parametrize("single", [False, True])

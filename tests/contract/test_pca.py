@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import gzip
 import pickle
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -280,22 +278,6 @@ def test_not_fitted() -> None:
             getattr(OnlinePCA(2), ask)
     with pytest.raises(NotFittedError):
         OnlinePCA(2).transform(np.zeros((2, 3)))
-
-
-def test_on_mnist(data_home: Path) -> None:
-    with gzip.open(data_home / "train-images-idx3-ubyte.gz") as file:
-        X: Any = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(np.float32)
-    X = X[np.random.default_rng(0).permutation(len(X))][:20_000] / 255
-    batch = PCA(16, svd_solver="covariance_eigh").fit(X.astype(np.float64))
-    single, double = OnlinePCA(16).fit(X), OnlinePCA(16).fit(X.astype(np.float64))
-    errors = [subspace_error(model.components_.T, batch.components_.T) for model in (single, double)]
-    assert errors[1] < 0.01
-    assert errors[0] == pytest.approx(errors[1], rel=0.01)
-    assert np.abs(np.sum(double.components_[:10] * batch.components_[:10], axis=1)).min() > 0.9999
-    assert np.allclose(double.explained_variance_, batch.explained_variance_, rtol=0.01)
-    parts = [OnlinePCA(16).fit(part) for part in np.array_split(X.astype(np.float64), 8)]
-    merged = functools.reduce(lambda one, two: one.merge(two), parts)
-    assert subspace_error(merged.components_.T, batch.components_.T) <= 2 * errors[1]
 
 
 @pytest.mark.parametrize("options", [{}, {"center": False}, {"missing": "impute"}, {"robust": True}], ids=str)

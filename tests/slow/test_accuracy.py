@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from online_psp import FSM, SM, OnlinePCA
+from online_psp.engine.types import Array
 from online_psp.metrics import subspace_error
 from tests.contract.test_forgetting import ages, weighted_pca
-from tests.contract.test_hard_data import check, mnist
+from tests.contract.test_hard_data import check
 from tests.hard_data import CASES
 from tests.oracle import sized
 from tests.unit.pca.test_missing import mean_filled, pairwise_basis, problem, with_holes
@@ -123,3 +126,36 @@ def test_a_million_rows_do_not_drift(times: int, dtype: Any, half_life: float | 
     assert subspace_error(C.T, components.T) < (1e-3 if dtype == np.float64 else 2e-3)
     assert np.allclose(model.explained_variance_, variances, rtol=1e-3)
     assert np.allclose(model.mean_, mean, atol=1e-8)
+
+
+def mnist(home: Path) -> Array:
+    with gzip.open(home / "train-images-idx3-ubyte.gz") as file:
+        X: Any = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784)
+    return np.asarray(X[np.random.default_rng(9).permutation(len(X))][:20_000] / 255.0)
+
+
+def test_a_tree_of_merged_models(data_home: Path) -> None:
+    X = mnist(data_home)
+    truth = PCA(16, svd_solver="covariance_eigh").fit(X)
+    models = [OnlinePCA(16).fit(part) for part in np.array_split(X, 128)]
+    while len(models) > 1:
+        models = [one.merge(two) for one, two in zip(models[::2], models[1::2], strict=True)]
+    error = subspace_error(models[0].components_.T, truth.components_.T)
+    assert error <= 0.008, f"128 models merged: error {error:.4f}"
+    assert np.allclose(models[0].explained_variance_, truth.explained_variance_, rtol=0.02)
+
+
+def test_on_mnist(data_home: Path) -> None:
+    with gzip.open(data_home / "train-images-idx3-ubyte.gz") as file:
+        X: Any = np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(np.float32)
+    X = X[np.random.default_rng(0).permutation(len(X))][:20_000] / 255
+    batch = PCA(16, svd_solver="covariance_eigh").fit(X.astype(np.float64))
+    single, double = OnlinePCA(16).fit(X), OnlinePCA(16).fit(X.astype(np.float64))
+    errors = [subspace_error(model.components_.T, batch.components_.T) for model in (single, double)]
+    assert errors[1] < 0.01
+    assert errors[0] == pytest.approx(errors[1], rel=0.01)
+    assert np.abs(np.sum(double.components_[:10] * batch.components_[:10], axis=1)).min() > 0.9999
+    assert np.allclose(double.explained_variance_, batch.explained_variance_, rtol=0.01)
+    parts = [OnlinePCA(16).fit(part) for part in np.array_split(X.astype(np.float64), 8)]
+    merged = functools.reduce(lambda one, two: one.merge(two), parts)
+    assert subspace_error(merged.components_.T, batch.components_.T) <= 2 * errors[1]

@@ -88,7 +88,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "partial_fit": lambda model: model.partial_fit(data(70, 60, seed=2)),
     "fit_next": lambda model: model.fit_next(data(1, 60, seed=2)[0]),
 }
-OPTIONS: list[dict[str, Any]] = [{"half_life": 50}, {"missing": "impute"}, {"standardize": True}, {"algorithm": "fsm"}]
+OPTIONS: list[dict[str, Any]] = [{"half_life": 50}, {"missing": "impute"}, {"standardize": True}, {"robust": True}]
 
 
 def lines_of(model: Any, call: Callable[[Any], Any], count: int) -> list[int]:

@@ -302,8 +302,7 @@ def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, maker: Callable[[Path, F
     X = data(rows, D)
     sources = maker(tmp_path, X)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    algorithm = ["--algorithm", "fsm"] if maker is _sparse else []  # sparse rows: the one whose resumed run is that of one never stopped
-    command = [sys.executable, "-c", KILLER, str(tmp_path), "250", "10", *map(str, sources), *algorithm]
+    command = [sys.executable, "-c", KILLER, str(tmp_path), "250", "10", *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     kills, _ = map(int, done.stdout.split())

@@ -20,7 +20,6 @@ from online_psp.engine.types import Floats
 from online_psp.io.model_file import ModelFileError
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca.files import pca_state
-from online_psp.pca.settings import LEARNERS
 from online_psp.watch import Dashboard, PageSettings, frames
 from online_psp.watch.__main__ import _NOTHING, _next
 from online_psp.watch.cloud import Axes
@@ -493,7 +492,7 @@ def test_a_frame_that_breaks_off_is_the_end() -> None:
 @pytest.mark.parametrize("n", [2, 40, 1000], ids=lambda n: f"{n} rows")
 @pytest.mark.parametrize(
     "settings",
-    [*({"algorithm": name} for name in LEARNERS), {"standardize": True}, {"axes": "stable"}, {"missing": "impute"},
+    [{}, {"standardize": True}, {"axes": "stable"}, {"missing": "impute"},
      {"robust": True}, {"half_life": 200}, {"missing": "impute", "robust": True, "standardize": True}],
     ids=str,
 )  # fmt: skip
