@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp import ALGORITHMS, FSM, SM
+from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
 from online_psp.engine.libraries import to_host
 from online_psp.metrics import subspace_error
 from tests.oracle import wide
@@ -88,3 +88,9 @@ def test_bad_rows(xp: Any) -> None:
     with pytest.raises(ValueError, match="two-dimensional array; got 1"):
         fsm.fit_block(xp.asarray(X[0]))
     assert np.array_equal(before, fsm.W)
+
+
+def test_float32_tensors_stay_float32() -> None:
+    torch = pytest.importorskip("torch")
+    model = OnlinePCA(2).fit(torch.tensor(wide(300).astype(np.float32)))
+    assert model.components_.dtype == np.float32

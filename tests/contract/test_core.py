@@ -260,12 +260,6 @@ def test_inverse_transform_names_a_wrong_width() -> None:
     assert model.inverse_transform(np.zeros((2, 3), dtype=int)).shape == (2, 300)
 
 
-def test_float32_tensors_stay_float32() -> None:
-    torch = pytest.importorskip("torch")
-    model = OnlinePCA(2).fit(torch.tensor(wide(300).astype(np.float32)))
-    assert model.components_.dtype == np.float32
-
-
 # Threads
 
 
