@@ -17,7 +17,7 @@ from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, si
 @pytest.mark.parametrize(("name", "gamma"), RUNS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
-    n = sized(20_000, 1200)
+    n = sized(6000, 1200)
     X = spiked(n, 40, 5, rho=0.0).astype(dtype)
     model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
     model.fit_block(X[: n - 1000])
