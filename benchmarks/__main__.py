@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import engine, missing, pca, scale, speed, streams, threads, tracking, watch
+from benchmarks import engine, missing, pca, scale, streams, threads, tracking, watch
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "engine": engine.main,
     "missing": missing.main,
     "pca": pca.main,
     "scale": scale.main,
-    "speed": speed.main,
     "streams": streams.main,
     "threads": threads.main,
     "tracking": tracking.main,

@@ -18,11 +18,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import gross
 from online_psp import OnlinePCA
-from online_psp.algorithms import GROUSE, PETRELS
 from online_psp.datasets import load
 from online_psp.datasets.spiked import spiked_covariance
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
+from online_psp.suite.rivals import RIVALS, RivalModel
 
 SHARES = (0.1, 0.3, 0.5, 0.8)
 
@@ -156,10 +156,10 @@ def published() -> None:
             X = rng.standard_normal((n, K)) @ U.T + noise * rng.standard_normal((n, D))
             H = np.where(rng.random(X.shape) < 0.5, np.nan, X)
             models = [
-                GROUSE(K),
-                GROUSE(K, learning_rate=lambda t: max(1.0 / t, 0.1)),
-                PETRELS(K),
-                PETRELS(K, learning_rate=lambda t: max(1.0 / t, 0.02)),
+                RivalModel(RIVALS["grouse"], K),
+                RivalModel(RIVALS["grouse"], K, least=0.1),
+                RivalModel(RIVALS["petrels"], K),
+                RivalModel(RIVALS["petrels"], K, forgetting=0.98),
             ]
             own, errors, done = OnlinePCA(K, missing="impute", center=False), [], 0
             for stop in (300, 1000, n):

@@ -171,51 +171,6 @@ def dask_workers(console: Console) -> None:
     )
 
 
-def column_workers(console: Console) -> None:
-    from distributed import Client, LocalCluster
-
-    from online_psp.integrations.dask import ColumnFSM
-
-    K = 64
-    for D, n in ((4096, 4096), (65_536, 1024)):
-        X = np.random.default_rng(0).standard_normal((n, D)) * np.linspace(3, 0.1, D)
-        alone = FSM(K)
-        alone.fit_block(X[:128])
-        start = time.perf_counter()
-        alone.fit_block(X[128:])
-        one = time.perf_counter() - start
-        with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-            Client(cluster) as client,
-            ColumnFSM(K, client=client) as fsm,
-        ):
-            fsm.fit_block(X[:128])
-            start = time.perf_counter()
-            fsm.fit_block(X[128:])
-            two = time.perf_counter() - start
-            error = subspace_error(fsm.get_components(), alone.get_components())
-        blocks = -(-(n - 128) // alone.block_rows)
-        console.print(
-            f"columns over two workers, D={D}, K={K}, {n} rows: {1e3 * one / blocks:.1f} ms a block on one machine, "
-            f"{1e3 * two / blocks:.1f} ms on two workers; distance between the bases {error:.1e}, "
-            "and of one machine from itself {:.1e} with other blocks, {:.1e} with the data moved by a rounding".format(
-                *sensitivity(X, alone)
-            )
-        )
-
-
-def sensitivity(X: Floats, fitted: FSM) -> tuple[float, float]:
-    """How far one machine's basis moves with blocks of another size, and with every value taken to the next number up or down."""
-    other, near = FSM(fitted.K, block_size=48), FSM(fitted.K)
-    rng = np.random.default_rng(1)
-    for start in range(0, len(X), 128):
-        rows = X[start : start + 128]
-        other.fit_block(rows)
-        near.fit_block(np.nextafter(rows, np.where(rng.random(rows.shape) < 0.5, -np.inf, np.inf)))
-    basis = fitted.get_components()
-    return subspace_error(other.get_components(), basis), subspace_error(near.get_components(), basis)
-
-
 def torch_overhead(console: Console) -> None:
     try:
         import torch
@@ -246,7 +201,6 @@ def main() -> None:
         slopes(console)
         slopes(console, "fsm")
         dask_workers(console)
-        column_workers(console)
 
 
 if __name__ == "__main__":

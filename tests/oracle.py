@@ -12,8 +12,7 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Floats
 
 NAMES = sorted(ALGORITHMS)
-LEARNERS = [name for name in NAMES if ALGORITHMS[name].learns_pca]
-"""Those that OnlinePCA takes."""
+LEARNERS = ["block"]
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
 
 
@@ -39,7 +38,7 @@ def published_rates(name: str, t: int, gamma: float = 2.0) -> tuple[float, ...]:
     if name in ("sm", "fsm"):
         step = 2.0 / (gamma * t + 5.0)
         return step, step
-    return {"ipca": (1.0 / (t + 1.0),), "ccipca": (min(3.0, t) / (t + 1.0),)}.get(name, (1.0 / t,))
+    return {"ipca": (1.0 / (t + 1.0),), "ccipca": (min(3.0, t) / (t + 1.0),)}[name]
 
 
 def reference_run(name: str, X: Floats, K: int, gamma: float = 2.0, keep: bool = True) -> Trajectory:

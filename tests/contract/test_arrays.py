@@ -1,4 +1,4 @@
-"""Arrays of other libraries: same numbers, same kind out."""
+"""Arrays of other libraries are brought to the host: same numbers as from NumPy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
-from online_psp.engine.libraries import to_host
+from online_psp import ALGORITHMS, FSM, OnlinePCA
 from online_psp.metrics import subspace_error
-from tests.oracle import wide
+from tests.oracle import NAMES, wide
 
 
 @pytest.fixture(params=["torch", "array_api_strict"])
@@ -18,23 +17,14 @@ def xp(request: pytest.FixtureRequest) -> Any:
     return pytest.importorskip(request.param)
 
 
-@pytest.mark.parametrize("algorithm", [FSM, SM])
-def test_equal_to_numpy_and_of_the_same_kind(xp: Any, algorithm: type[FSM]) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_to_numpy(xp: Any, name: str) -> None:
     X = wide(700)
-    there, here = algorithm(6), algorithm(6)
-    Y = there.fit_block(xp.asarray(X[:4]))
-    Y = there.fit_block(xp.asarray(X[4:300]))
-    Y = there.fit_block(xp.asarray(X[300:]))
-    expected = here.fit_block(X)[300:]
-    U, components = there.get_components(), there.principal_components()[0]
-    assert type(Y) is type(U) is type(components) is type(xp.asarray(X))
-    assert np.allclose(to_host(Y), expected, atol=1e-10 * np.abs(expected).max())
-    assert subspace_error(to_host(U), here.get_components()) < 1e-10
-    assert np.allclose(to_host(U), here.get_components(), atol=1e-9)
-    assert np.allclose(np.abs(to_host(components)), np.abs(here.principal_components()[0]), atol=1e-8)
-    raw = to_host(there.get_components(orthogonalize=False))
-    assert np.allclose(raw, here.get_components(orthogonalize=False), atol=1e-9 * np.abs(raw).max())
-    assert np.allclose(there.W, here.W, atol=1e-10)
+    there, here = ALGORITHMS[name](6), ALGORITHMS[name](6)
+    parts = [there.fit_block(xp.asarray(part)) for part in (X[:4], X[4:300], X[300:])]
+    expected = np.concatenate([here.fit_block(part) for part in (X[:4], X[4:300], X[300:])])
+    assert np.array_equal(np.concatenate(parts), expected)
+    assert np.array_equal(there.get_components(), here.get_components())
 
 
 def test_kinds_may_alternate(xp: Any) -> None:
@@ -47,32 +37,14 @@ def test_kinds_may_alternate(xp: Any) -> None:
         there.fit_next(x)
     there.fit_block(xp.asarray(X[310:]))
     here.fit_block(X)
-    assert subspace_error(to_host(there.get_components()), here.get_components()) < 1e-10
+    assert subspace_error(there.get_components(), here.get_components()) < 1e-10
 
 
 def test_float32(xp: Any) -> None:
     X = wide(300).astype(np.float32)
     fsm = FSM(4, dtype=np.float32)
     Y = fsm.fit_block(xp.asarray(X))
-    assert Y.dtype == fsm.get_components().dtype == xp.float32
-
-
-@pytest.mark.parametrize("name", ["ipca", "ccipca"])
-def test_the_others_go_through_the_host(xp: Any, name: str) -> None:
-    X = wide(200)
-    there, here = ALGORITHMS[name](4), ALGORITHMS[name](4)
-    assert np.allclose(there.fit_block(xp.asarray(X)), here.fit_block(X))
-
-
-def test_quick_forgetting_and_unexcited_directions(xp: Any) -> None:
-    X = np.zeros((600, 40))
-    X[:300] = wide(300, D=40)
-    there, here = FSM(5, learning_rate=lambda t: 0.2), FSM(5, learning_rate=lambda t: 0.2)
-    there.fit_block(xp.asarray(X))
-    here.fit_block(X)
-    assert np.allclose(to_host(there.get_components()).T @ to_host(there.get_components()), np.eye(5), atol=1e-10)
-    M, expected = there.state().running.M, here.state().running.M
-    assert pytest.approx(expected, rel=1e-3, abs=1e-6 * np.abs(expected).max()) == M
+    assert Y.dtype == fsm.get_components().dtype == np.float32
 
 
 def test_bad_rows(xp: Any) -> None:
@@ -85,7 +57,7 @@ def test_bad_rows(xp: Any) -> None:
         fsm.fit_block(xp.asarray(X))
     with pytest.raises(ValueError, match="300 features; got 9"):
         fsm.fit_block(xp.asarray(X[:, :9]))
-    with pytest.raises(ValueError, match="two-dimensional array; got 1"):
+    with pytest.raises(ValueError, match="samples as rows"):
         fsm.fit_block(xp.asarray(X[0]))
     assert np.array_equal(before, fsm.W)
 

@@ -104,8 +104,6 @@ def test_reading_changes_nothing(name: str, D: int) -> None:
     for x in X:
         assert np.array_equal(read.fit_next(x), plain.fit_next(x))
         read.get_components()
-        if read.t >= 3:
-            read.principal_components()
     assert pickle.dumps(read) == pickle.dumps(plain)
     twin = copy.deepcopy(read)
     twin.fit_block(X)

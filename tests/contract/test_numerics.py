@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, CCIPCA, FSM, SM
-from online_psp.engine.store import least_scale
-from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
+from online_psp.engine.symmetric import symmetric_product
 from online_psp.metrics import subspace_error
 from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, sized, spiked
 
@@ -17,7 +16,7 @@ from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, si
 @pytest.mark.parametrize(("name", "gamma"), RUNS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
-    n = sized(6000, 1200)
+    n = sized(20_000, 1200)
     X = spiked(n, 40, 5, rho=0.0).astype(dtype)
     model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
     model.fit_block(X[: n - 1000])
@@ -101,13 +100,12 @@ def test_many_components_in_single_precision_raise_no_false_alarm(cls: Any, monk
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((K + 600, D)) * np.logspace(0, -2, D)).astype(np.float32)
     alarms = []
-    monkeypatch.setattr(cls, "_lift_unexcited", lambda self: alarms.append(self.t))
     model = cls(K, D, dtype=np.float32)
     model.fit_block(X[: K + 100])
-    alarms.clear()
+    monkeypatch.setattr(cls, "_lifted", lambda self: alarms.append(self.t))
     for start in range(K + 100, len(X), 50):
         model.fit_block(X[start : start + 50])
-    condition = np.linalg.cond(model.state().running.M)
+    condition = np.linalg.cond(model.state()["M"])
     assert condition * model.floor < 0.01, "the data are harmless"
     assert not alarms, f"an eigenproblem at samples {alarms} for a condition number of {condition:.0f}"
 
@@ -122,8 +120,6 @@ def test_sizes_of_symmetric_matrices(K: int, decades: float) -> None:
     product = np.empty(K)
     symmetric_product(lower, x, product)
     np.testing.assert_allclose(product, S @ x, atol=1e-12, err_msg="only the lower half is read")
-    assert norm_of(S) == pytest.approx(np.linalg.norm(S))
-    assert 0.95 <= largest_of(lower) <= 2.001, "between the largest eigenvalue, 1, and twice that"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -135,10 +131,10 @@ def test_the_scale_kept_aside_is_taken_in_before_it_vanishes(cls: Any, dtype: An
     whole.fit_block(X)
     for x in X:
         single.fit_next(x)
-    assert left < least_scale(np.dtype(dtype)) < min(model.state().running.s for model in (whole, single))
+    assert left < np.cbrt(np.finfo(dtype).tiny) < min(model.state()["scalars"][0] for model in (whole, single))
     error = subspace_error(whole.get_components(), single.get_components())
     assert error < 1e5 * np.finfo(dtype).eps, f"blocks and single samples are {error:.1e} apart"
-    expected = np.linalg.solve(whole.state().running.M, whole.W @ X[0])
+    expected = np.linalg.solve(whole.state()["M"], whole.W @ X[0])
     np.testing.assert_allclose(
         whole.fit_next(X[0]), expected, rtol=0, atol=1e-9 if dtype is np.float64 else 1e-5, err_msg="W holds the scale"
     )

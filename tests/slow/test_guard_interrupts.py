@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, OnlinePCA
-from online_psp.algorithms._files import describe
 from online_psp.engine.locks import InterruptsWait
 from online_psp.monitoring import Monitor
 from online_psp.pca.files import pca_state
@@ -68,7 +67,7 @@ def no_memory() -> None:
 
 def state_of(model: Any) -> list[Any]:
     """What a model has learned, but for what it shows until its next read-out."""
-    arrays, values = pca_state(model) if isinstance(model, OnlinePCA) else describe(model)
+    arrays, values = pca_state(model) if isinstance(model, OnlinePCA) else (model.state(), model.options())
     if isinstance(model, OnlinePCA):
         values["stream"].pop("refresh_at")
         arrays.pop("stream.shown", None)

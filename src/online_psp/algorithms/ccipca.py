@@ -23,28 +23,19 @@ amplify rounding.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.algorithms._provided import BELOW_ONE, BlockSize
-from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_number, check_variances
+from online_psp.algorithms.base import BlockSize
+from online_psp.algorithms.coordinates import FrameAlgorithm, over_stack
+from online_psp.engine.blas import full_gram, matmul
+from online_psp.engine.checks import check_count, check_number, check_variances
 from online_psp.engine.compiler import kernel
-from online_psp.engine.frames import Frame, FrameState, check_frame
 from online_psp.engine.types import Array, Floats, Rate
 
 _FROM_DATA = -1.0  # stands in place of a variance that is taken from the first samples
-
-
-class CCIPCARunning(NamedTuple):
-    """The state after the start: the iterate, and the open block."""
-
-    frame: FrameState
-    sigma2: Annotated[Floats, "K"]
-    steps: Annotated[Floats, "n"]
 
 
 class CCIPCAState(NamedTuple):
@@ -79,47 +70,50 @@ def reference_basis(state: CCIPCAState) -> Floats:
 
 
 @kernel
-def recur(rows: Floats, grow: int, alphas: Floats, first: int, last: int, Z: Floats, sigma2: Floats, Y: Floats) -> None:
-    """Samples `first` … `last`−1, in orthonormal coordinates of the block; arguments as in `ipca.recur`, components in the paper's order.
+def recur(rows: Floats, steps: Floats, first: int, last: int, Z: Floats, sigma2: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block, in orthonormal coordinates.
 
     As u is a unit vector, ``‖v‖`` and ``u_kᵀ x`` after the update follow from ``uᵀx`` and ``xᵀx`` before it: one reduction per component.
+
+    Parameters
+    ----------
+    rows : (≥ last, m)
+        Coordinates of the samples; sample s has none beyond K + s + 1.
+    steps : (1, ≥ last)
+    Z : (K, m), changed in place
+        Coordinates of the components.
+    sigma2 : (K,), changed in place
+    Y : (≥ last, K)
+        Outputs.
     """
-    K, m = Z.shape
+    K = Z.shape[0]
     for s in range(first, last):
-        alpha = alphas[s]
-        width = min(m, grow + s + 1)
-        x = rows[s, :width].copy()
-        square = 0.0
+        alpha, width = steps[0, s], K + s + 1
+        x, square = rows[s, :width].copy(), 0.0
         for c in range(width):
             square += x[c] * x[c]
         for k in range(K):
-            u = Z[k]
-            dot = 0.0
+            u, dot = Z[k], 0.0
             for c in range(width):
                 dot += u[c] * x[c]
+            # v = (1 − α) σ² u + α x xᵀu
             old, new = (1.0 - alpha) * sigma2[k], alpha * dot
+            # σ² = ‖v‖,  u = v/‖v‖
             norm = np.sqrt(old * old + 2.0 * old * new * dot + new * new * square)
             if norm > 0.0:
                 sigma2[k] = norm
                 old /= norm
                 new /= norm
-                coefficient = old * dot + new * square
+                Y[s, k] = old * dot + new * square
             else:  # no variance and nothing to learn: the component stays
                 sigma2[k] = 0.0
-                old, new, coefficient = 1.0, 0.0, dot
+                old, new, Y[s, k] = 1.0, 0.0, dot
+            # x ← x − u uᵀx
             square = 0.0
             for c in range(width):
                 u[c] = old * u[c] + new * x[c]
-                x[c] -= coefficient * u[c]
+                x[c] -= Y[s, k] * u[c]
                 square += x[c] * x[c]
-            Y[s - first, k] = coefficient
-    for k in range(K):
-        norm = 0.0
-        for c in range(m):
-            norm += Z[k, c] * Z[k, c]
-        norm = np.sqrt(norm)
-        for c in range(m):
-            Z[k, c] /= norm
 
 
 class CCIPCA(FrameAlgorithm):
@@ -141,8 +135,6 @@ class CCIPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1), t from 1; in place of `ell`.
     """
 
-    _orthonormal = False
-    Running = CCIPCARunning
     option_names = ("ell",)
 
     def __init__(
@@ -160,16 +152,14 @@ class CCIPCA(FrameAlgorithm):
         self.ell = check_number(ell, "ell")
         if not self.ell >= 0:
             raise ValueError(f"ell must not be negative; got {ell!r}.")
-        if Uhat0 is not None and D is None:
-            D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
-        super().__init__(K, D, block_size, dtype)
+        K = check_count(K, "K")
         if isinstance(sigma2_0, str):
             if sigma2_0 != "data":
                 raise ValueError(f"sigma2_0 must be one variance for each component, or 'data'; got {sigma2_0!r}.")
-            sigma2 = np.full(self.K, _FROM_DATA)
+            sigma2 = np.full(K, _FROM_DATA)
         else:
-            sigma2 = np.full(self.K, 1e-8) if sigma2_0 is None else check_variances(sigma2_0, self.K)
-        self._set_up(learning_rate, Uhat0, sigma2)
+            sigma2 = np.full(K, 1e-8) if sigma2_0 is None else check_variances(sigma2_0, K)
+        super().__init__(K, D, Uhat0, sigma2, learning_rate, block_size, dtype)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         norms = np.linalg.norm(Uhat0, axis=0)
@@ -177,42 +167,22 @@ class CCIPCA(FrameAlgorithm):
             raise ValueError(f"Uhat0 must have no zero column; column {int(np.argmin(norms))} is zero.")
         return np.ascontiguousarray((Uhat0 / norms).T)
 
-    def _feed_first(self, kept: Array, rates: tuple[Floats, ...]) -> Floats:
-        if self._sigma2[0] == _FROM_DATA:
-            Y = matmul(kept, self._frame.basis.T).astype(np.float64)
-            squares = np.mean(Y**2, axis=0)
-            self._sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
-            return np.asarray(Y[-1])
-        return super()._feed_first(kept, rates)
+    def _default_step(self, t: Any) -> Any:
+        return np.minimum(1.0 + self.ell, t) / (t + 1.0)
 
-    def _running_state(self) -> CCIPCARunning:
-        frame = self._frame.state()
-        return CCIPCARunning(frame, self._sigma2.copy(), self._steps[: len(frame.coordinates)].copy())
+    def _learn_first(self, rows: Array, steps: Floats) -> Array:
+        if self._sigma2[0] != _FROM_DATA:
+            return super()._learn_first(rows, steps)
+        Y = matmul(rows, self._stack[: self.K].T).astype(np.float64)
+        squares = np.mean(Y**2, axis=0)
+        self._sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
+        return np.asarray(Y[-1])
 
-    @classmethod
-    def checked(cls, running: CCIPCARunning) -> CCIPCARunning:
-        check_frame(running.frame, cls._orthonormal)
-        if (running.sigma2 < 0).any():
-            raise ValueError("it has negative variances")
-        return running
+    def _recur(self, first: int, last: int) -> None:
+        recur(self._x, self._steps, first, last, self._Z, self._sigma2, self._Y)
 
-    def _restore(self, running: CCIPCARunning) -> None:
-        self._begin(running.frame.basis)
-        fresh = self._frame
-        self._frame = Frame.from_state(running.frame, self.open_capacity, self._orthonormal)
-        self._sigma2 = running.sigma2.copy()
-        self._hold(running.steps)
-        self._adopt(fresh)
-
-    def _default_rate(self, t: int) -> float:
-        return min(1.0 + self.ell, t) / (t + 1.0)
-
-    @classmethod
-    def steps_of(cls, shares: Floats) -> Floats:
-        """Step sizes with the default amnesia: a sample weighs three times as much as in a plain average."""
-        return np.minimum(3.0 * shares / (1.0 + 2.0 * shares), BELOW_ONE)
-
-    def _advance(self, first: int, last: int) -> Floats:
-        frame, Y = self._frame, np.empty((last - first, self.K))
-        recur(frame.rows, frame.first, self._steps, first, last, frame.Z, self._sigma2, Y)
-        return Y
+    def _move(self, stack: Array, L: Floats) -> None:
+        Z = self._Z[:, : len(L)]
+        Z = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+        stack[: self.K] = matmul(over_stack(Z, L).astype(stack.dtype), stack)
+        self._H = full_gram(Z)

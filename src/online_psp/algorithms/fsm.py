@@ -18,40 +18,22 @@ Start: ``Minv = 100 I`` and ``W = Qᵀ/100`` with Q the thin QR basis of the fir
 
 Departures from the paper, none of which changes an iterate beyond rounding: M is kept beside Minv, and Minv is recomputed from it from time
 to time, because the published recursion alone loses accuracy on long streams; directions that no sample excites are kept from vanishing
-(`SimilarityMatching._lift_unexcited`); and the state after the first K samples, which lie in the span of the start, is computed in closed
-form and not by the recursion (`SimilarityMatching._learn_within`).
+(`SimilarityMatching._lifted`); and the state after the first K samples, which lie in the span of the start, is computed in closed form and
+not by the recursion (`SimilarityMatching._learn_first`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from online_psp.algorithms._provided import BlockSize
-from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching, inverse
-from online_psp.algorithms._similarity_blocks import (
-    Ends,
-    Learned,
-    Scale,
-    Watch,
-    Work,
-    compress_block,
-    expand_block,
-    fade,
-    hand_out,
-    is_due,
-    open_input,
-)
-from online_psp.engine.checks import check_start
+from online_psp.algorithms.base import BlockSize
+from online_psp.algorithms.similarity import SimilarityMatching, inverse, inverse_of
+from online_psp.engine.checks import check_count, check_start
 from online_psp.engine.compiler import kernel
-from online_psp.engine.symmetric import largest_of, norm_of, symmetric_product
-from online_psp.engine.tiles import add_matrix_product, times_symmetric
-from online_psp.engine.types import Array, Floats, Rate
-from online_psp.engine.vectors import add_combination, row_products
-
-_CHUNK = 32
+from online_psp.engine.types import Floats, Rate
 
 
 class FSMState(NamedTuple):
@@ -83,163 +65,56 @@ def reference_basis(state: FSMState) -> Floats:
 
 
 @kernel
-def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floats, Y: Floats, Minv: Floats) -> float:
-    """The samples of a block, on small arrays only.
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, Minv: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block, on small arrays only.
 
-    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, where W are those at the start of the block. So they map x_s to
-    ``a P_s + Σ w_j G_sj y_j``.
-
-    Within a chunk Minv is kept as ``f (N − Σ κ_j z_j z_jᵀ)`` with N fixed, so that a sample costs one product with a K×K matrix instead of
-    three: N is applied to all inputs of the chunk at once, and the rank-one terms are added to N together when the chunk ends.
+    Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, where W are those at the start of the block.
 
     Parameters
     ----------
-    P : (≥ n, K)
-    G : (≥ n, ≥ n), lower triangle
-    alphas, betas : (n,)
-    a, w, Y : float, (≥ n,), (≥ n, K)
-        `a` before the block; the new one is returned. w and Y are filled.
+    P, G : (last − first, K), (last − first, ≥ last)
+        Products of these samples with W, and with the samples of the block before them.
+    steps : (2, ≥ last)
+        α and β of the samples of the block.
     Minv : (K, K), changed in place
+    Y : (≥ last, K)
+        Outputs; those of the samples before `first` are there.
     """
-    K, last = P.shape[1], len(alphas)
-    for start in range(0, last, _CHUNK):
-        stop = min(start + _CHUNK, last)
-        n = stop - start
-        inputs, through, Z, NY, kappa = np.empty((n, K)), np.empty((n, K)), np.empty((n, K)), np.empty((n, K)), np.empty(n)
-        c = np.empty(n)
-        for i in range(n):
+    K = P.shape[1]
+    h, z, w, a = np.empty(K), np.empty(K), np.empty(last), 1.0
+    for s in range(last):
+        alpha, beta, y = steps[0, s], steps[1, s], Y[s]
+        if s >= first:
+            # h = W x
             for k in range(K):
-                inputs[i, k] = a * P[start + i, k]
-        if start > 0:
-            shares = np.empty((n, start))
-            for i in range(n):
-                for j in range(start):
-                    shares[i, j] = G[start + i, j] * w[j]
-            add_matrix_product(inputs, shares, Y[:start])
-        times_symmetric(inputs, Minv, through)
-        f, fade = 1.0, 1.0
-        for i in range(n):
-            s = start + i
-            alpha, beta = alphas[s], betas[s]
-            h, Nh, y, z = inputs[i], through[i], Y[s], Z[i]
-            for k in range(K):
-                h[k] *= fade
-                Nh[k] *= fade
-            for j in range(i):
-                c[j] = w[start + j] * G[s, start + j]
-            add_combination(c, Y[start:], i, h)
-            add_combination(c, NY, i, Nh)
-            row_products(Z, i, h, c)
-            for j in range(i):
-                c[j] *= -kappa[j]
-            add_combination(c, Z, i, Nh)
-            for k in range(K):
-                y[k] = f * Nh[k]
-            symmetric_product(Minv, y, NY[i])
-            row_products(Z, i, y, c)
-            for j in range(i):
-                c[j] *= -kappa[j]
-            for k in range(K):
-                z[k] = NY[i, k]
-            add_combination(c, Z, i, z)
-            f /= 1.0 - beta
-            for k in range(K):
-                z[k] *= f
+                h[k] = a * P[s - first, k]
+            for j in range(s):
+                c = w[j] * G[s - first, j]
+                for k in range(K):
+                    h[k] += c * Y[j, k]
+            # y = Minv W x
+            for i in range(K):
+                total = 0.0
+                for k in range(K):
+                    total += Minv[i, k] * h[k]
+                y[i] = total
+            # Minv ← Minv/(1 − β),  z = Minv y,  Minv ← Minv − β/(1 + β zᵀy) z zᵀ
             zy = 0.0
-            for k in range(K):
-                zy += z[k] * y[k]
-            kappa[i] = beta / (1.0 + beta * zy) / f
-            fade *= 1.0 - alpha
-            for j in range(i):
-                w[start + j] *= 1.0 - alpha
-            w[s] = alpha
-        for j in range(start):
-            w[j] *= fade
-        a *= fade
-        less = np.empty((K, n))
-        for i in range(n):
-            for k in range(K):
-                less[k, i] = -kappa[i] * Z[i, k]
-        add_matrix_product(Minv, less, Z)
-        for k in range(K):
-            for j in range(K):
-                Minv[k, j] *= f
-    return a
-
-
-@kernel
-def learn(
-    X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, Minv: Floats, watch: Watch, work: Work, Y: Array
-) -> Learned:
-    """Learn from several blocks, until the guard has to act.
-
-    Parameters
-    ----------
-    X : (N, D)
-    ends : (m,)
-        Where the blocks end.
-    alphas, betas : (N,)
-    B, scale : (K, D), changed in place
-        The weights are s times B.
-    M, Minv : (K, K), changed in place
-    work
-        Work space for the largest block.
-    Y : (N, K), filled
-    """
-    s = scale.s
-    first, keep, level, trace = 0, 1.0, 0.0, 0.0
-    for last in ends:
-        compress_block(X, first, last, B, work)
-        s = recur(work.P, work.G, alphas[first:last], betas[first:last], s, work.w, work.Y, Minv)
-        trace, kept, s = expand_block(betas[first:last], B, Scale(s, scale.least), M, work)
-        hand_out(work.Y, first, last, Y)
-        first, keep, level = last, keep * kept, max(level, trace)
-        if is_due(watch, first, keep, level, trace, norm_of(M) * norm_of(Minv), len(M)):
-            break
-    return first, s, keep, level, trace
-
-
-@kernel
-def recur_open(
-    stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, Minv: Floats, out: Array
-) -> float:
-    """Learn from sample n of an open block: as `recur`, for one sample, computing its inner products as well.
-
-    Parameters
-    ----------
-    stack : (K + capacity, D)
-        The sample becomes row K + n.
-    row : (D,)
-    s : float
-        Factor of the first K rows of the stack.
-    a, w, alphas, betas, Y, Minv
-        As in `recur`.
-    out : (K,), filled
-        The output, in the precision of the stack.
-
-    Returns
-    -------
-    float
-        The new `a`, or −1 if the sample is not finite; nothing has changed then.
-    """
-    K = out.shape[0]
-    y, z = Y[n], np.empty(K)
-    if not open_input(stack, row, n, s, a, w, Y, z):
-        return -1.0
-    symmetric_product(Minv, z, y)
-    symmetric_product(Minv, y, z)
-    keep = 1.0 / (1.0 - betas[n])
-    zy = 0.0
-    for k in range(K):
-        zy += z[k] * y[k]
-    kappa = betas[n] / (1.0 + betas[n] * keep * zy) * keep * keep
-    for i in range(K):
-        c = kappa * z[i]
-        for j in range(K):
-            Minv[i, j] = keep * Minv[i, j] - c * z[j]
-    for k in range(K):
-        out[k] = y[k]
-    return fade(n, alphas[n], a, w)
+            for i in range(K):
+                total = 0.0
+                for k in range(K):
+                    total += Minv[i, k] * y[k]
+                z[i] = total / (1.0 - beta)
+                zy += z[i] * y[i]
+            for i in range(K):
+                c = beta / (1.0 + beta * zy) * z[i]
+                for k in range(K):
+                    Minv[i, k] = Minv[i, k] / (1.0 - beta) - c * z[k]
+        # W ← (1 − α) W + α y xᵀ
+        a *= 1.0 - alpha
+        for j in range(s):
+            w[j] *= 1.0 - alpha
+        w[s] = alpha
 
 
 class FSM(SimilarityMatching):
@@ -278,8 +153,6 @@ class FSM(SimilarityMatching):
     (20, 2)
     """
 
-    _kernels = Kernels(recur, recur_open, learn)
-
     def __init__(
         self,
         K: int,
@@ -293,28 +166,17 @@ class FSM(SimilarityMatching):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        if W0 is not None and D is None:
-            D = np.shape(W0)[-1] if np.ndim(W0) else None
-        super().__init__(K, D, block_size, dtype)
-        lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (self.K, self.K)))
-        self._set_up(Schedule(gamma, learning_rate, beta), W0, lateral)
+        lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (check_count(K, "K"), K)))
+        super().__init__(K, D, W0, lateral, gamma, (learning_rate, beta), block_size, dtype)
 
-    @classmethod
-    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
-        variances = cls.positive(variances, dtype)
-        W, _ = cls._fixed_point(components, variances)
-        return cls(*components.shape, W0=W, Minv0=np.diag(1.0 / variances), block_size=block_size, dtype=dtype)
+    def _recur(self, first: int, last: int) -> None:
+        recur(self._P, self._G, self._steps, first, last, self._solver, self._Y)
+
+    def _solver_of(self, R: Floats) -> Floats:
+        return inverse_of(R)
 
     @property
     def Minv(self) -> Floats:
         """(K, K) inverse of the lateral weights."""
         with self._lock:
             return self._settled()._solver.copy() if self._started else inverse(self._M)
-
-    def _restore_solver(self) -> None:
-        self._solver = inverse(self._M)
-        self._since_restore, self._kept_since_restore = 0, 1.0
-
-    def _condition(self, trace: float, closer: bool) -> float:
-        size = largest_of if closer else norm_of
-        return size(self._M) * size(self._solver)

@@ -27,20 +27,19 @@ their lengths, and the points that they describe, are those of the published out
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
-from online_psp.algorithms._frame import FrameAlgorithm
-from online_psp.algorithms._provided import BlockSize
-from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
-from online_psp.engine.blas import matmul
-from online_psp.engine.checks import check_variances
+from online_psp.algorithms.base import BlockSize
+from online_psp.algorithms.coordinates import FrameAlgorithm, over_stack
+from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
+from online_psp.engine.blas import add_product, matmul
+from online_psp.engine.checks import check_count, check_variances
 from online_psp.engine.compiler import exact_kernel as kernel
-from online_psp.engine.frames import Frame, FrameState, check_frame
-from online_psp.engine.sizes import FixedCost
 from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Array, Floats, Rate
 
@@ -50,18 +49,10 @@ _MOST_STEP = 1.0 - 1e-12  # a step of 1 forgets everything; this is close enough
 _BELOW = 0.997
 
 
-class IPCARunning(NamedTuple):
-    """The state after the start: the iterate as ``B S Bᵀ``, the inverse that steps use, and the open block."""
-
-    frame: FrameState
-    S: Annotated[Floats, "K", "K"]
-    N: Annotated[Floats, "K", "K"]
-    delta: float | None
-    spent: int
-    since_restore: int
-    steps: Annotated[Floats, "n"]
-    P: Annotated[Floats, "n", "K"]
-    T: Annotated[Floats, "n", "m"]
+Change: TypeAlias = tuple[Floats, Floats]
+"""P (n, K) and T (n, m): before sample s the basis is ``[I 0] − Σ_{j<s} p_j t_jᵀ``, in coordinates."""
+Covariance: TypeAlias = tuple[Floats, Floats, Floats]
+"""Lower halves of S (K, K) and of ``N = (S + δI)⁻¹``; (2,): δ, or NOT_MADE, and the extra steps that eigenvectors took since N was made."""
 
 
 class IPCAState(NamedTuple):
@@ -97,159 +88,135 @@ def reference_basis(state: IPCAState) -> Floats:
 
 
 @kernel
-def _project(x: Floats, Z: Floats, plain: bool, P: Floats, T: Floats, s: int, y: Floats, r: Floats) -> None:
-    """``y += B x`` and ``r = x − Bᵀ B x`` for the basis ``B = Z − Σ_{j<s} p_j t_jᵀ``, in coordinates; Z stands for [I 0] if `plain`."""
+def _project(x: Floats, s: int, P: Floats, T: Floats, y: Floats, r: Floats) -> None:
+    """``y += U x`` and ``r = x − Uᵀ U x`` for the basis ``U = [I 0] − Σ_{j<s} p_j t_jᵀ``, in coordinates."""
     K, width = P.shape[1], x.shape[0]
-    y_new, through = np.zeros(K), np.zeros(s)
-    if plain:
-        for k in range(K):
-            y_new[k] = x[k]
-    else:
-        for k in range(K):
-            total = 0.0
-            for c in range(width):
-                total += Z[k, c] * x[c]
-            y_new[k] = total
+    more, through = np.empty(K), np.empty(s)
+    for k in range(K):
+        more[k] = x[k]
     for j in range(s):
         total = 0.0
         for c in range(width):
             total += T[j, c] * x[c]
         for k in range(K):
-            y_new[k] -= total * P[j, k]
+            more[k] -= total * P[j, k]
     for j in range(s):
-        total = 0.0
+        through[j] = 0.0
         for k in range(K):
-            total += P[j, k] * y_new[k]
-        through[j] = total
+            through[j] += P[j, k] * more[k]
     for c in range(width):
         r[c] = x[c]
-    if plain:
-        for k in range(K):
-            r[k] -= y_new[k]
-    else:
-        for k in range(K):
-            for c in range(width):
-                r[c] -= y_new[k] * Z[k, c]
+    for k in range(K):
+        r[k] -= more[k]
+        y[k] += more[k]
     for j in range(s):
         for c in range(width):
             r[c] += through[j] * T[j, c]
-    for k in range(K):
-        y[k] += y_new[k]
 
 
 @kernel
-def recur(
-    rows: Floats,
-    grow: int,
-    alphas: Floats,
-    first: int,
-    last: int,
-    Z: Floats,
-    plain: bool,
-    P: Floats,
-    T: Floats,
-    S: Floats,
-    N: Floats,
-    delta: float,
-    spent: int,
-    Y: Floats,
-) -> tuple[float, int]:
-    """Samples `first` … `last`−1, in orthonormal coordinates of the block.
+def _square(x: Floats) -> float:
+    total = 0.0
+    for c in range(len(x)):
+        total += x[c] * x[c]
+    return total
 
-    The subspace has the orthonormal basis ``B = Z − Pᵀ T``, and S is the covariance in it. A sample that is partly outside adds a
-    direction, and the eigenvector v = [p; l] of the smallest eigenvalue λ of the problem of size K+1 is dropped. A Householder reflection
-    turns v into the last unit vector. With g = 1 + l it changes the basis by ``−p (Bᵀp/g + r/ρ)ᵀ`` and S to ``(1−α) S + α q qᵀ − λ/g² p
-    pᵀ``, where q = y − ρ/g p; N changes in the same way. All of it costs O(K²).
+
+@kernel
+def _add_inside(y: Floats, alpha: float, covariance: Covariance, Ny: Floats) -> None:
+    """A sample without residual: ``S ← (1 − α) S + α y yᵀ``, and N with it."""
+    S, N, shift = covariance
+    K, keep = len(y), 1.0 - alpha
+    for i in range(K):
+        c = alpha * y[i]
+        for j in range(i + 1):
+            S[i, j] = keep * S[i, j] + c * y[j]
+    if shift[0] == NOT_MADE:
+        return
+    symmetric_product(N, y, Ny)
+    beta = 1.0 / alpha + np.dot(y, Ny) / keep
+    if not beta > 0.0:
+        shift[0] = NOT_MADE
+        return
+    for i in range(K):
+        c = Ny[i] / (keep * keep * beta)
+        for j in range(i + 1):
+            N[i, j] = N[i, j] / keep - c * Ny[j]
+    shift[0] *= keep
+
+
+@kernel
+def recur(rows: Floats, steps: Floats, first: int, last: int, change: Change, covariance: Covariance, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block, in orthonormal coordinates.
+
+    The published (K+1)×(K+1) matrix is taken in the basis ``[U; r/‖r‖]`` of the moment, and its eigenvector v = [p; l] of the smallest
+    eigenvalue λ is dropped. A Householder reflection turns v into the last unit vector. With g = 1 + l it changes the basis by
+    ``−p (Uᵀp/g + r/ρ)ᵀ`` and S to ``(1−α) S + α q qᵀ − λ/g² p pᵀ``, where q = y − ρ/g p; N changes in the same way. All of it costs O(K²).
 
     Parameters
     ----------
-    rows : (n, m)
-        Coordinates of the samples; those of sample s end at ``grow + s + 1``.
-    alphas : (n,)
-    Z : (K, m)
-        The basis at the start of the block; not read if it is `plain`, the first K coordinate vectors.
-    P, T : (n, K), (n, m)
-        The change of the basis since; zero from sample `first` on.
-    S, N, delta : (K, K), (K, K), float
-        Lower halves of the covariance and of ``(S + δI)⁻¹``. Both are changed in place; the new δ, or NOT_MADE, is returned.
-    spent : int
-        Extra steps that eigenvectors have taken since N was computed; the new number is returned.
-    Y : (last − first, K)
+    rows : (≥ last, m)
+        Coordinates of the samples; sample s has none beyond K + s + 1.
+    steps : (1, ≥ last)
+    change, covariance
+        The basis and the covariance in it, changed in place.
+    Y : (≥ last, K), filled
         Outputs: coordinates in the basis before the sample.
     """
-    K, m = P.shape[1], rows.shape[1]
+    P, T = change
+    S, N, shift = covariance
+    K = P.shape[1]
     Ny, v = np.empty(K), np.empty(K + 1)
     for s in range(first, last):
-        alpha = min(alphas[s], _MOST_STEP)
-        keep = 1.0 - alpha
-        width = min(m, grow + s + 1)
-        x, y, r = rows[s, :width], Y[s - first], np.empty(width)
+        alpha, width = min(steps[0, s], _MOST_STEP), K + s + 1
+        x, y, t, r = rows[s, :width], Y[s], T[s], np.empty(width)
+        # y = Uᵀ x,  r = x − U y
         for k in range(K):
             y[k] = 0.0
-        _project(x, Z, plain, P, T, s, y, r)
-        norm2, rho2 = 0.0, 0.0
-        for c in range(width):
-            norm2 += x[c] * x[c]
-            rho2 += r[c] * r[c]
-        if rho2 < 0.25 * norm2:  # project again: a small residual must still be orthogonal
-            _project(r.copy(), Z, plain, P, T, s, y, r)
-            rho2 = 0.0
-            for c in range(width):
-                rho2 += r[c] * r[c]
+        _project(x, s, P, T, y, r)
+        square, rho2 = _square(x), _square(r)
+        if rho2 < 0.25 * square:  # project again: a small residual must still be orthogonal
+            _project(r.copy(), s, P, T, y, r)
+            rho2 = _square(r)
+        rho = np.sqrt(rho2)
+        for k in range(K):
+            P[s, k] = 0.0
+        for c in range(len(t)):
+            t[c] = 0.0
         if alpha == 0.0:
             continue
-        rho = np.sqrt(rho2)
-        if np.sqrt(alpha) * rho <= _NO_RESIDUAL * np.sqrt(norm2):
-            if delta != NOT_MADE:
-                symmetric_product(N, y, Ny)
-                beta = 1.0 / alpha + np.dot(y, Ny) / keep
-                if beta > 0.0:
-                    for i in range(K):
-                        c = Ny[i] / (keep * keep * beta)
-                        for j in range(i + 1):
-                            N[i, j] = N[i, j] / keep - c * Ny[j]
-                    delta *= keep
-                else:
-                    delta = NOT_MADE
-            for i in range(K):
-                c = alpha * y[i]
-                for j in range(i + 1):
-                    S[i, j] = keep * S[i, j] + c * y[j]
+        if np.sqrt(alpha) * rho <= _NO_RESIDUAL * np.sqrt(square):
+            _add_inside(y, alpha, covariance, Ny)
             continue
-        value, delta, steps = smallest(S, N, Ny, y, rho, alpha, delta, v)
+        # all but the smallest of the eigenpairs of (1 − α) diag(S, 0) + α v vᵀ,  v = [y; ‖r‖]
+        value, delta, took = smallest(S, N, Ny, y, rho, alpha, shift[0], v)
         value = max(value, 0.0)
         p, g = v[:K], 1.0 + v[K]
+        # U ← [U r/‖r‖] V
         for c in range(width):
-            T[s, c] = r[c] / rho
-        if plain:
-            for k in range(K):
-                T[s, k] += p[k] / g
-        else:
-            for k in range(K):
-                for c in range(width):
-                    T[s, c] += p[k] / g * Z[k, c]
+            t[c] = r[c] / rho
+        for k in range(K):
+            t[k] += p[k] / g
+            P[s, k] = p[k]
         for j in range(s):
             total = 0.0
             for k in range(K):
                 total += P[j, k] * p[k]
             for c in range(width):
-                T[s, c] -= total / g * T[j, c]
-        for k in range(K):
-            P[s, k] = p[k]
-        delta = turn_inverse(N, Ny, y, rho, alpha, delta, value, v) if value > delta else NOT_MADE  # if not, S was singular
+                t[c] -= total / g * T[j, c]
+        # S ← Vᵀ (…) V
+        shift[0] = turn_inverse(N, Ny, y, rho, alpha, delta, value, v) if value > delta else NOT_MADE  # if not, S was singular
         down = value / (g * g)
+        trace = 0.0
         for i in range(K):
             up = alpha * (y[i] - rho / g * p[i])
             for j in range(i + 1):
-                S[i, j] = keep * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
-        spent += max(0, steps - _FEW_STEPS)
-        trace = 0.0
-        for i in range(K):
+                S[i, j] = (1.0 - alpha) * S[i, j] + up * (y[j] - rho / g * p[j]) - down * p[i] * p[j]
             trace += S[i, i]
-        if spent > K // 3 and value > 1e-10 * trace:  # as much as a new inverse costs
-            delta, spent = -_BELOW * value, 0  # no eigenvalue of S is below the one that was dropped
-            invert_shifted(S, delta, N)
-    return delta, spent
+        shift[1] += max(0, took - _FEW_STEPS)
+        if shift[1] > K // 3 and value > 1e-10 * trace:  # as much as a new inverse costs
+            shift[0], shift[1] = -_BELOW * value, 0.0  # no eigenvalue of S is below the one that was dropped
+            invert_shifted(S, shift[0], N)
 
 
 class IPCA(FrameAlgorithm):
@@ -267,10 +234,8 @@ class IPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1], t from 1; ``1/(t+1)`` by default.
     """
 
-    _cost = FixedCost(call=150e-6, passes=6.0, pairs=6.0)
-    _orthonormal = True
-    Running = IPCARunning
     most_step = 1.0
+    shapes: ClassVar[Mapping[str, str]] = {**FrameAlgorithm.shapes, "S": "KK", "N": "KK", "shift": "3", "P": "nK", "T": "nm"}
 
     def __init__(
         self,
@@ -283,85 +248,62 @@ class IPCA(FrameAlgorithm):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        if Uhat0 is not None and D is None:
-            D = np.shape(Uhat0)[0] if np.ndim(Uhat0) else None
-        super().__init__(K, D, block_size, dtype)
-        sigma2 = np.zeros(self.K) if sigma2_0 is None else check_variances(sigma2_0, self.K)
-        self._set_up(learning_rate, Uhat0, sigma2)
+        K = check_count(K, "K")
+        sigma2 = np.zeros(K) if sigma2_0 is None else check_variances(sigma2_0, K)
+        super().__init__(K, D, Uhat0, sigma2, learning_rate, block_size, dtype)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         Q, R = np.linalg.qr(Uhat0)
         return np.asarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T)
 
-    def _begin(self, basis: Array) -> None:
-        super()._begin(basis)
-        self._S: Floats = np.diag(self._sigma2)
-        self._N: Floats = np.zeros((self.K, self.K))
-        self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
-        self._P: Floats = np.zeros((0, self.K))
-        self._T: Floats = np.zeros((0, 0))
+    def _start(self, Q: Array) -> None:
+        super()._start(Q)
+        self._change: Change = np.zeros_like(self._Y), np.zeros_like(self._x)
+        self._covariance: Covariance = np.diag(self._sigma2), np.zeros((self.K, self.K)), np.array([NOT_MADE, 0.0])
 
-    def _running_state(self) -> IPCARunning:
-        frame = self._frame.state()
-        n, m = frame.coordinates.shape
-        return IPCARunning(
-            frame,
-            self._S.copy(),
-            self._N.copy(),
-            None if self._delta == NOT_MADE else float(self._delta),
-            int(self._spent),
-            int(self._since_restore),
-            self._steps[:n].copy(),
-            self._P[:n].copy(),
-            self._T[:n, :m].copy() if n else np.zeros((0, m)),
-        )
-
-    @classmethod
-    def checked(cls, running: IPCARunning) -> IPCARunning:
-        check_frame(running.frame, cls._orthonormal)
-        return running
-
-    def _restore(self, running: IPCARunning) -> None:
-        super()._begin(running.frame.basis)
-        fresh, n = self._frame, len(running.steps)
-        self._frame = Frame.from_state(running.frame, self.open_capacity, self._orthonormal)
-        self._S, self._N = running.S.copy(), running.N.copy()
-        self._delta = NOT_MADE if running.delta is None else running.delta
-        self._spent, self._since_restore = running.spent, running.since_restore
-        self._hold(running.steps)
-        self._P, self._T = np.zeros((self._frame.capacity, self.K)), np.zeros_like(self._frame.open_coordinates)
-        self._P[:n], self._T[:n, : running.T.shape[1]] = running.P, running.T
-        self._adopt(fresh)
-
-    def _default_rate(self, t: int) -> float:
-        return 1.0 / (t + 1.0)
-
-    def _advance(self, first: int, last: int) -> Floats:
-        frame = self._frame
+    def _recur(self, first: int, last: int) -> None:
         if first == 0:
-            self._P, self._T = np.zeros((len(frame.rows), self.K)), np.zeros_like(frame.rows)
-        Y = np.empty((last - first, self.K))
-        P, T, S, N, delta, spent = self._P, self._T, self._S, self._N, self._delta, self._spent
-        outcome = recur(frame.rows, frame.first, self._steps, first, last, frame.Z, frame.plain, P, T, S, N, delta, spent, Y)
-        self._delta, self._spent = outcome
-        self._since_restore += last - first
-        return Y
+            self._covariance[2][:] = NOT_MADE, 0.0  # so that rounding cannot build up, at an amortised O(K²) per sample
+        recur(self._x, self._steps, first, last, self._change, self._covariance, self._Y)
 
-    def _close(self) -> None:
-        self._frame.expand_by(self._P, self._T)
-        if self._since_restore >= max(256, 4 * self.K):  # so that rounding cannot build up, at an amortised O(K²) per sample
-            self._delta, self._spent, self._since_restore = NOT_MADE, 0, 0
+    def _move(self, stack: Array, L: Floats) -> None:
+        """``B ← B − Pᵀ T``: 4 D K flops a sample, however large K is."""
+        K = self.K
+        B, n = stack[:K], len(L) - K
+        P, T = (each[:n] for each in self._change)
+        moves = matmul(over_stack(T[:, : len(L)], L).astype(B.dtype), stack)
+        if self._blocks == 0:  # the basis has been looked at: remove what rounding has done to it
+            B[:] = matmul(over_stack(np.eye(K), L[:K, :K]).astype(B.dtype), B)
+            self._H = np.eye(K)
+        add_product(B, -1.0, P.T, moves)
 
-    def _components(self, orthogonalize: bool) -> Array:
-        return super()._components(True) if orthogonalize else np.array(self._frame.basis.T)  # outputs are coordinates in this basis
+    def _read(self) -> Array:
+        return matmul(eigh(self._covariance[0])[1][:, ::-1].T.astype(self.dtype), self._stack[: self.K])
 
-    def _raw_basis(self) -> Array:
-        vectors = eigh(self._S)[1][:, ::-1]
-        return matmul(vectors.T.astype(self.dtype), self._frame.basis)
+    def _raw(self) -> Array:
+        return self._stack[: self.K]  # outputs are coordinates in this basis
 
     @property
     def sigma2(self) -> Floats:
+        """(K,) variances along the components, largest first."""
         with self._lock:
             if not self._started:
-                return super().sigma2
-            return np.asarray(np.maximum(eigh(self._S, eigvals_only=True)[::-1], 0.0))
+                return np.sort(self._sigma2)[::-1]
+            return np.asarray(np.maximum(eigh(self._covariance[0], eigvals_only=True)[::-1], 0.0))
+
+    def _arrays(self) -> dict[str, Array]:
+        if not self._started:
+            return super()._arrays()
+        n, (S, N, shift), (P, T) = self._n, self._covariance, self._change
+        made = shift[0] != NOT_MADE
+        scalars = np.array([float(made), shift[0] if made else 0.0, shift[1]])
+        return super()._arrays() | {"S": S, "N": N, "shift": scalars, "P": P[:n], "T": T[:n, : self.K + n]}
+
+    def _restore(self, arrays: Mapping[str, Array]) -> None:
+        super()._restore(arrays)
+        if not self._started:
+            return
+        n, (S, N, shift), (P, T) = self._n, self._covariance, self._change
+        S[:], N[:], P[:n], T[:n, : self.K + n] = (arrays[name] for name in ("S", "N", "P", "T"))
+        made, delta, shift[1] = arrays["shift"]
+        shift[0] = delta if made else NOT_MADE

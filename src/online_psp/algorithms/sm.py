@@ -19,31 +19,16 @@ Departure from the paper, which changes no iterate: M is not factored anew at ev
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.linalg import lapack
 
-from online_psp.algorithms._provided import BlockSize
-from online_psp.algorithms._similarity import Kernels, Schedule, SimilarityMatching
-from online_psp.algorithms._similarity_blocks import (
-    Ends,
-    Learned,
-    Scale,
-    Watch,
-    Work,
-    compress_block,
-    expand_block,
-    fade,
-    hand_out,
-    is_due,
-    open_input,
-)
-from online_psp.engine.checks import check_start
+from online_psp.algorithms.base import BlockSize
+from online_psp.algorithms.similarity import SimilarityMatching
+from online_psp.engine.checks import check_count, check_start
 from online_psp.engine.compiler import kernel
-from online_psp.engine.symmetric import largest_of
-from online_psp.engine.types import Array, Floats, Rate
+from online_psp.engine.types import Floats, Rate
 
 
 class SMState(NamedTuple):
@@ -102,57 +87,27 @@ def _solve_and_update(y: Floats, beta: float, R: Floats, v: Floats) -> None:
 
 
 @kernel
-def recur(P: Floats, G: Floats, alphas: Floats, betas: Floats, a: float, w: Floats, Y: Floats, R: Floats) -> float:
-    """The samples of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, R: Floats, Y: Floats) -> None:
+    """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
-    v = np.empty(K)
-    for s in range(len(alphas)):
-        y = Y[s]
-        for k in range(K):
-            y[k] = a * P[s, k]
-        for j in range(s):
-            c = w[j] * G[s, j]
+    v, w, a = np.empty(K), np.empty(last), 1.0
+    for s in range(last):
+        alpha, y = steps[0, s], Y[s]
+        if s >= first:
+            # y = W x
             for k in range(K):
-                y[k] += c * Y[j, k]
-        _solve_and_update(y, betas[s], R, v)
-        a = fade(s, alphas[s], a, w)
-    return a
-
-
-@kernel
-def learn(
-    X: Array, ends: Ends, alphas: Floats, betas: Floats, B: Array, scale: Scale, M: Floats, R: Floats, watch: Watch, work: Work, Y: Array
-) -> Learned:
-    """Learn from several blocks, until the guard has to act; as `fsm.learn`."""
-    s = scale.s
-    first, keep, level, trace = 0, 1.0, 0.0, 0.0
-    for last in ends:
-        compress_block(X, first, last, B, work)
-        s = recur(work.P, work.G, alphas[first:last], betas[first:last], s, work.w, work.Y, R)
-        trace, kept, s = expand_block(betas[first:last], B, Scale(s, scale.least), M, work)
-        hand_out(work.Y, first, last, Y)
-        first, keep, level = last, keep * kept, max(level, trace)
-        if is_due(watch, first, keep, level, trace, trace / np.diag(R).min() ** 2, len(M)):
-            break
-    return first, s, keep, level, trace
-
-
-@kernel
-def recur_open(
-    stack: Array, row: Array, n: int, s: float, a: float, w: Floats, alphas: Floats, betas: Floats, Y: Floats, R: Floats, out: Array
-) -> float:
-    """Learn from sample n of an open block; as `fsm.recur_open`."""
-    K = out.shape[0]
-    v = np.empty(K)
-    if not open_input(stack, row, n, s, a, w, Y, v):
-        return -1.0
-    y = Y[n]
-    for k in range(K):
-        y[k] = v[k]
-    _solve_and_update(y, betas[n], R, v)
-    for k in range(K):
-        out[k] = y[k]
-    return fade(n, alphas[n], a, w)
+                y[k] = a * P[s - first, k]
+            for j in range(s):
+                c = w[j] * G[s - first, j]
+                for k in range(K):
+                    y[k] += c * Y[j, k]
+            # y ← M⁻¹ y,  M ← (1 − β) M + β y yᵀ
+            _solve_and_update(y, steps[1, s], R, v)
+        # W ← (1 − α) W + α y xᵀ
+        a *= 1.0 - alpha
+        for j in range(s):
+            w[j] *= 1.0 - alpha
+        w[s] = alpha
 
 
 class SM(SimilarityMatching):
@@ -165,8 +120,6 @@ class SM(SimilarityMatching):
     M0 : (K, K), optional
         Start for the lateral weights, symmetric and positive definite; ``I/100`` by default.
     """
-
-    _kernels = Kernels(recur, recur_open, learn)
 
     def __init__(
         self,
@@ -181,31 +134,17 @@ class SM(SimilarityMatching):
         block_size: BlockSize = "auto",
         dtype: DTypeLike = np.float64,
     ) -> None:
-        if W0 is not None and D is None:
-            D = np.shape(W0)[-1] if np.ndim(W0) else None
-        super().__init__(K, D, block_size, dtype)
-        lateral = None if M0 is None else check_start(M0, "M0", (self.K, self.K))
-        self._set_up(Schedule(gamma, learning_rate, beta), W0, lateral)
+        lateral = None if M0 is None else check_start(M0, "M0", (check_count(K, "K"), K))
+        super().__init__(K, D, W0, lateral, gamma, (learning_rate, beta), block_size, dtype)
 
-    @classmethod
-    def from_directions(cls, components: Array, variances: Floats, *, block_size: BlockSize, dtype: Any) -> Self:
-        variances = cls.positive(variances, dtype)
-        W, M = cls._fixed_point(components, variances)
-        return cls(*components.shape, W0=W, M0=M, block_size=block_size, dtype=dtype)
+    def _recur(self, first: int, last: int) -> None:
+        recur(self._P, self._G, self._steps, first, last, self._solver, self._Y)
+
+    def _solver_of(self, R: Floats) -> Floats:
+        return np.ascontiguousarray(np.triu(R))
 
     @property
     def M(self) -> Floats:
         """(K, K) lateral weights."""
         with self._lock:
             return self._settled()._M.copy()
-
-    def _restore_solver(self) -> None:
-        factor, failed = lapack.dpotrf(self._M)
-        if failed:
-            self._lift_unexcited()
-            factor = lapack.dpotrf(self._M)[0]
-        self._solver = np.ascontiguousarray(np.triu(factor))
-        self._since_restore, self._kept_since_restore = 0, 1.0
-
-    def _condition(self, trace: float, closer: bool) -> float:
-        return (largest_of(self._M) if closer else trace) / float(np.diag(self._solver).min()) ** 2

@@ -19,6 +19,7 @@ from online_psp.comparison.packages import prosvd
 from online_psp.engine.types import Array, Floats
 from online_psp.experiments.baselines import BASELINES, started
 from online_psp.pca import OnlinePCA
+from online_psp.suite.rivals import RIVALS, RivalModel
 
 Fit: TypeAlias = Callable[[Floats, int], Array]
 """From rows (N, D) and K to a basis (D, K)."""
@@ -70,8 +71,6 @@ def methods() -> list[Method]:
 
 def _ours() -> Iterator[Method]:
     for name, make in ALGORITHMS.items():
-        if make.handles_missing:  # they are slow, and none of these problems has missing values
-            continue
         yield Method(f"{name.upper()} fit_block", name.upper(), OURS, (Setting("default", _block_fit(make)),))
         yield Method(f"{name.upper()} fit_next", name.upper(), OURS, (Setting("default", _next_fit(make)),))
     yield Method("FSM fit_block, γ = 0.6", "FSM, γ = 0.6", OURS, (Setting("the paper's", _block_fit(ALGORITHMS["fsm"], gamma=0.6)),))
@@ -188,7 +187,7 @@ def _family(name: str, rank: Rows = lambda K, D: K, **options: Rows) -> Fit:
 
     def fit(X: Floats, K: int) -> Array:
         D = X.shape[1]
-        model = ALGORITHMS[name](rank(K, D), D, **{option: value(K, D) for option, value in options.items()})
+        model = RivalModel(RIVALS[name], rank(K, D), D, **{option: value(K, D) for option, value in options.items()})
         model.fit_block(X)
         return np.asarray(model.get_components()[:, :K])
 
@@ -198,27 +197,27 @@ def _family(name: str, rank: Rows = lambda K, D: K, **options: Rows) -> Fit:
 def _adaoja() -> Iterator[Setting]:
     yield Setting("B = 10 (the paper's)", _family("adaoja"))
     for n in (1, 5, 20):
-        yield Setting(f"B = {n if n > 1 else ''}K", _family("adaoja", block_size=_times(n)))
-    yield Setting("B = 5K, 2K cut to K", _family("adaoja", _times(2), block_size=_times(5)))
+        yield Setting(f"B = {n if n > 1 else ''}K", _family("adaoja", block=_times(n)))
+    yield Setting("B = 5K, 2K cut to K", _family("adaoja", _times(2), block=_times(5)))
 
 
 def _history() -> Iterator[Setting]:
-    yield Setting("B = 10 (the paper's), m = 1", _family("history", block_size=_rows(10)))
+    yield Setting("B = 10 (the paper's), m = 1", _family("history_pca", block=_rows(10)))
     for n, m in ((5, 1), (20, 1), (5, 3), (20, 3)):
-        yield Setting(f"B = {n}K, m = {m}", _family("history", block_size=_times(n), iterations=_rows(m)))
+        yield Setting(f"B = {n}K, m = {m}", _family("history_pca", block=_times(n), iterations=_rows(m)))
     for n in (5, 20):
-        yield Setting(f"B = {n}K, m = 3, 2K cut to K", _family("history", _times(2), block_size=_times(n), iterations=_rows(3)))
+        yield Setting(f"B = {n}K, m = 3, 2K cut to K", _family("history_pca", _times(2), block=_times(n), iterations=_rows(3)))
 
 
 def _sketches() -> Iterator[Setting]:
     for n in (2, 4, 8):
-        yield Setting(f"ℓ = {n}K", _family("fd", sketch=_times(n)))
+        yield Setting(f"ℓ = {n}K", _family("frequent_directions", sketch=_times(n)))
 
 
 def _blocks_of_svd() -> Iterator[Setting]:
     for n in (1, 5):
-        yield Setting(f"block {n if n > 1 else ''}K", _family("isvd", block_size=_times(n)))
-    yield Setting("block 2K, 2K cut to K", _family("isvd", _times(2), block_size=_times(2)))
+        yield Setting(f"block {n if n > 1 else ''}K", _family("isvd", block=_times(n)))
+    yield Setting("block 2K, 2K cut to K", _family("isvd", _times(2), block=_times(2)))
 
 
 def _in_memory() -> Iterator[Method]:

@@ -2,7 +2,7 @@
 
 NumPy and SciPy each bring a BLAS of their own, whose threads spin for a while after every product. If products of the two alternated, as
 they would in every block here, the threads of one would keep the other's from the cores, and a small block would take milliseconds instead
-of microseconds. So no product on a sample's path goes through NumPy. Small products need neither: see `online_psp.engine.tiles`.
+of microseconds. So no product on a sample's path goes through NumPy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from online_psp.engine import tiles
 from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.types import Array, Floats
 
@@ -49,16 +48,11 @@ def _as_columns(M: NDArray[Any]) -> tuple[NDArray[Any], int]:
 
 def row_products(X: Array, B: Array) -> tuple[Floats, Floats]:
     """``X Bᵀ`` (n, K) and the lower half of ``X Xᵀ`` (n, n), in double precision, for rows X (n, D) and a basis B (K, D)."""
-    if tiles.suit(X, B):
-        return tiles.products(X, B)
     return matmul(X, B.T).astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
 
 
 def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
     """``B ← B + factor C X`` in place."""
-    if tiles.suit(X, B):
-        tiles.add_product(B, np.multiply(factor, C, dtype=np.float64, order="C").astype(B.dtype, copy=False), X)
-        return
     gemm = blas.dgemm if B.dtype == _DOUBLE else blas.sgemm
     gemm(factor, X.T, C.T.astype(B.dtype, order="F", copy=False), beta=1.0, c=B.T, overwrite_c=1)
 

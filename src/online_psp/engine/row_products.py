@@ -15,7 +15,6 @@ from online_psp.engine.row_sums import squares_and_sums
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sparse_store import Compressed, SparseStore, compress
 from online_psp.engine.symmetric import fill_upper
-from online_psp.engine.tiles import combine, suit
 from online_psp.engine.types import Array, Floats
 
 
@@ -80,8 +79,6 @@ def combined(rows: AnyRows, B: Array | SparseStore, A: Floats, C: Floats) -> Any
         return np.asarray(to_host(of(A) @ of(B) + of(C) @ rows.X), dtype=B.dtype)
     if isinstance(rows, DenseRows):
         X = rows.dense(B.dtype)
-        if suit(X, B):
-            return combine(np.ascontiguousarray(A, dtype=B.dtype), B, np.ascontiguousarray(C, dtype=B.dtype), X)
         new = matmul(np.ascontiguousarray(A, dtype=B.dtype), B)
         add_product(new, 1.0, C, X)
         return new

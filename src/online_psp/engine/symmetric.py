@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats
 
@@ -58,33 +56,3 @@ def scale_gram(G: Floats, roots: Floats) -> None:
         G[i, i] *= roots[i] * roots[i]
         for j in range(i):
             G[j, i] = G[i, j]
-
-
-@kernel
-def norm_of(S: Floats) -> float:
-    """The Frobenius norm of a symmetric matrix: between its largest eigenvalue (in size) and sqrt(K) times that."""
-    total = 0.0
-    for i in range(S.shape[0]):
-        for j in range(S.shape[0]):
-            total += S[i, j] * S[i, j]
-    return float(np.sqrt(total))
-
-
-@kernel
-def largest_of(S: Floats) -> float:
-    """The largest eigenvalue of a positive definite S within a factor of about two, from above.
-
-    Four steps of the power method: the further that eigenvalue is above the others, the closer the bound.
-    """
-    K = S.shape[0]
-    x, y = np.empty(K), np.empty(K)
-    for k in range(K):
-        x[k] = 1.0 + np.cos(1.7 * k * k + 0.3)
-    ratio = 0.0
-    for _ in range(4):
-        symmetric_product(S, x, y)
-        before, after = np.sqrt(np.dot(x, x)), np.sqrt(np.dot(y, y))
-        ratio = after / before
-        for k in range(K):
-            x[k] = y[k] / after
-    return float(2.0 * ratio)

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import DataSet, load
 from online_psp.experiments import plots, tables
 from online_psp.experiments.figures import FIVE, ONLINE_PCA
 from online_psp.experiments.isolation import Isolation
-from online_psp.experiments.learners import check_curve
+from online_psp.experiments.learners import ALGORITHMS, check_curve
 from online_psp.experiments.measure import SCORE, Workbench
 from online_psp.experiments.records import Curve, Experiment, RealData, SpikedData, Track, moments, parse_spiked, told_apart
 from online_psp.experiments.report import Section, write_report
@@ -193,7 +192,7 @@ def _known(plan: Plan) -> list[Curve]:
     curves = [*FIVE, ONLINE_PCA] if plan.builtin else []
     if plan.family:
         drawn = {curve.algorithm for curve in curves}
-        curves += [Curve(make.__name__, name) for name, make in ALGORITHMS.items() if name not in drawn]
+        curves += [Curve(name, name) for name in ALGORITHMS if name not in drawn]
     return curves
 
 

@@ -7,15 +7,18 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from online_psp.algorithms import ALGORITHMS
+from online_psp.algorithms import ALGORITHMS as _PAPERS
 from online_psp.engine.types import Array
 from online_psp.experiments.records import Curve
+from online_psp.suite.rivals import RIVALS, RivalModel
+
+ALGORITHMS: dict[str, Any] = {**_PAPERS, **{name: partial(RivalModel, rival) for name, rival in RIVALS.items()}}
 
 Builders: TypeAlias = Mapping[str, Callable[..., Any]]
 

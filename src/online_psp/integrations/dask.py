@@ -2,8 +2,6 @@
 
 A model is fitted to each partition, or to a few neighbouring ones, and the models are merged in a tree. A task is a pure function of its
 model and partition: if a worker dies, Dask computes its tasks again, and every row still counts once.
-
-For very many features, `dask_columns.py` distributes columns over workers instead: :class:`ColumnFSM`.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ import numpy as np
 from sklearn.base import clone
 
 from online_psp.engine.types import Array
-from online_psp.integrations.dask_columns import ColumnFSM
 from online_psp.pca import OnlinePCA
 
-__all__ = ["ColumnFSM", "fit", "fit_lazily", "transform"]
+__all__ = ["fit", "fit_lazily", "transform"]
 
 _FAN_IN = 4  # models merged by one task
 _PER_MODEL, _MODELS = 8, 16  # most partitions per model, as long as there are at least so many models

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.algorithms import ALGORITHMS
+from online_psp.algorithms import BlockPCA
 from online_psp.algorithms._files import describe, rebuild
 from online_psp.algorithms._ritz import Model
 from online_psp.engine.types import Array
@@ -180,7 +180,7 @@ def _check(model: OnlinePCA, state: StreamState, inner: Any, stream: Stream) -> 
         if part is not None and len(part.rows) > 5 * state.rank + 256:
             raise ModelFileError("it has kept more rows than it should")
     if inner is not None:
-        expected = (ALGORITHMS[model.algorithm], state.rank, stream.D, stream.dtype)
+        expected = (BlockPCA, state.rank, stream.D, stream.dtype)
         if (type(inner), inner.K, inner.D, inner.dtype) != expected or inner.state().running is None:
             raise ModelFileError("its algorithm does not fit the rest of it")
 

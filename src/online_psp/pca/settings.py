@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.algorithms import ALGORITHMS
-from online_psp.algorithms._provided import BlockSize
+from online_psp.algorithms.base import BlockSize
 from online_psp.pca.forgetting import HalfLife, check_half_life
 
-LEARNERS = tuple(name for name, cls in ALGORITHMS.items() if cls.learns_pca)
+LEARNERS = ("block",)
 """Algorithms that OnlinePCA can use."""
-CAREFUL = tuple(name for name in LEARNERS if ALGORITHMS[name].allows_careful)
+CAREFUL = LEARNERS
 """Algorithms with which it offers missing="impute" and robust=True."""
 MAX_RANK = 512
 """Most directions to keep if a share of the variance is asked for."""
@@ -85,10 +84,8 @@ def check_settings(estimator: Any) -> Settings:
     """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
     _truth(estimator.whiten, "whiten")
-    named = isinstance(estimator.algorithm, str)
-    if not named or estimator.algorithm not in LEARNERS:
-        alone = ", which is for comparisons, as a class of its own" if named and estimator.algorithm in ALGORITHMS else ""
-        raise ValueError(f"algorithm must be one of {', '.join(LEARNERS)}; got {estimator.algorithm!r}{alone}.")
+    if estimator.algorithm not in LEARNERS:
+        raise ValueError(f"algorithm must be 'block'; the paper's algorithms are classes of their own. Got {estimator.algorithm!r}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
     if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")

@@ -9,8 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from online_psp.algorithms import ALGORITHMS
-from online_psp.algorithms._base import StreamingAlgorithm
+from online_psp.algorithms import BlockPCA
 from online_psp.engine.finite import check_learned, worded
 from online_psp.engine.libraries import to_host
 from online_psp.engine.locks import InterruptsWait, model_lock
@@ -73,7 +72,7 @@ class Stream:
         self.unit = 0.0  # known from the first row that is not zero
         self.moments = Moments(D)
         self.exact: Kept | Scatter | None = exact_phase(self.rank, D, dtype)
-        self.model: StreamingAlgorithm | None = None  # the algorithm, once the exact phase is over
+        self.model: BlockPCA | None = None  # the algorithm, once the exact phase is over
         self._sums: Sums | None = None  # of the rows that the algorithm has taken in, while they are sparse
         self._offset: Floats = np.zeros(D)  # of the features of those rows
         self._view: View | None = None
@@ -554,8 +553,7 @@ class Stream:
 
     def go_on_from(self, found: ReadOut) -> None:
         """Start the algorithm from these directions, with their variances."""
-        algorithm = ALGORITHMS[self.settings.algorithm]
-        self.model = algorithm.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
+        self.model = BlockPCA.from_directions(found.components, found.variances, block_size=self.settings.block_size, dtype=self.dtype)
         self.exact, self._sums = None, None
         self.scale = self.deviations() if self.settings.standardize else None
         self._note_scale()
@@ -609,7 +607,7 @@ class Stream:
         learned = (self.rank, self.unit, moments, kept, scatter, shown, self.refresh_at, self.last_time)
         return StreamState(*learned, axes, scales[0], careful, offset, scales[1])
 
-    def restore(self, state: StreamState, model: StreamingAlgorithm | None) -> None:
+    def restore(self, state: StreamState, model: BlockPCA | None) -> None:
         """Restore a state, and the algorithm that belongs to it."""
         self.rank, self.unit = state.rank, state.unit
         self.shown, self.last_time = np.array(state.shown), state.last_time

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from online_psp import IPCA
 from online_psp.algorithms import ipca
-from online_psp.algorithms._smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
+from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.types import Floats, Rate
 from online_psp.metrics import subspace_error
 from tests.oracle import sized

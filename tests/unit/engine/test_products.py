@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp.engine import tiles
 from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, row_products, turn_lower
 from online_psp.engine.row_products import combined
 from online_psp.engine.rows import DenseRows
@@ -72,35 +71,7 @@ def test_a_factor_goes_into_the_product() -> None:
         np.testing.assert_allclose(matmul(one, two, 3.0), 3.0 * (one @ two), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("n", "K", "D"), [(1, 1, 1), (5, 3, 7), (4, 3, 12), (7, 2, 385), (33, 17, 401), (16, 16, 784), (0, 3, 9)])
-def test_tiles_are_the_products(n: int, K: int, D: int, dtype: Any) -> None:
-    """Whole tiles, what is left over at the right and at the bottom, and several strips of columns."""
-    rng = np.random.default_rng(n + K + D)
-    X, B, C = (rng.standard_normal(shape).astype(dtype) for shape in ((n, D), (K, D), (K, n)))
-    assert tiles.suit(X, B)
-    near = (1e-13 if dtype is np.float64 else 2e-5) * (n + D)
-    wide, basis = X.astype(np.float64), B.astype(np.float64)
-    P, G = tiles.products(X, B)
-    np.testing.assert_allclose(P, wide @ basis.T, rtol=0, atol=near, err_msg="X Bᵀ")
-    np.testing.assert_allclose(G, np.tril(wide @ wide.T), rtol=0, atol=near, err_msg="X Xᵀ, the lower half, and zeros above it")
-    strips = tiles.strips_for(n + 2, D, X.dtype)
-    tiles.into_strips(np.vstack([X, X]), n, 2 * n, strips)
-    again, half = np.full((n + 2, K), 9.0), np.full((n + 2, n + 2), 9.0)
-    tiles.multiply_strips(strips, n, B, again, half)
-    np.testing.assert_array_equal(again[:n], P, err_msg="strips of a block are those of its rows")
-    np.testing.assert_array_equal(np.tril(half[:n, :n]), np.tril(G))
-    one, two = B.copy(), B.copy()
-    tiles.add_product(one, C, X)
-    np.testing.assert_allclose(one, basis + C.astype(np.float64) @ wide, rtol=0, atol=near, err_msg="B + C X")
-    tiles.add_strips(two, C, strips, n)
-    np.testing.assert_array_equal(two, one)
-    A = rng.standard_normal((K + 1, K)).astype(dtype)
-    made, more = tiles.combine(A, B, np.vstack([C, C[:1]]), X), np.vstack([C, C[:1]]).astype(np.float64)
-    np.testing.assert_allclose(made, A.astype(np.float64) @ basis + more @ wide, rtol=0, atol=near, err_msg="A B + C X")
-
-
-def test_rows_that_tiles_do_not_take_are_multiplied_all_the_same() -> None:
+def test_rows_of_any_layout_are_multiplied() -> None:
     rng = np.random.default_rng(3)
     X, B = rng.standard_normal((6, 30)), rng.standard_normal((4, 30))
     frozen, apart = X.copy(), np.repeat(X, 2, axis=0)[::2]
@@ -114,7 +85,6 @@ def test_rows_that_tiles_do_not_take_are_multiplied_all_the_same() -> None:
 @pytest.mark.parametrize("k", [3, 5, 8])
 @pytest.mark.parametrize("D", [60, 60_000])
 def test_a_basis_may_gain_and_lose_directions(k: int, D: int) -> None:
-    """With tiles and with BLAS."""
     rng = np.random.default_rng(k)
     B, X, A, C = (rng.standard_normal(shape) for shape in ((5, D), (25, D), (k, 5), (k, 25)))
     np.testing.assert_allclose(combined(DenseRows(X), B, A, C), A @ B + C @ X, rtol=0, atol=1e-12, err_msg="A B + C X")

@@ -271,20 +271,20 @@ def test_an_installed_class_counts_by_its_version(monkeypatch: pytest.MonkeyPatc
 def test_a_class_that_was_changed_is_not_ranked_by_its_old_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "improving_algorithm.py"
-    records = [Experiment("test", SMALL, Curve(name, name), 3, 0, 1, ("err_batch",), (400,), scored=True) for name in ("ipca", "gha")]
+    records = [Experiment("test", SMALL, Curve(name, name), 3, 0, 1, ("err_batch",), (400,), scored=True) for name in ("ipca", "ccipca")]
     mine = replace(records[0], curve=Curve("C", "improving_algorithm:C"))
-    file.write_text("from online_psp.algorithms import GHA as C\n")
+    file.write_text("from online_psp.algorithms import CCIPCA as C\n")
     old = run([mine, *records], tmp_path / "rows.csv")
     file.write_text("from online_psp.algorithms import IPCA as C\n")
     sys.modules.pop("improving_algorithm")
     run([mine, records[0]], tmp_path / "rows.csv")
     kept = read_rows(tmp_path / "rows.csv")
     assert [row.key for row in kept if row.label == "C" and row.metric == "score"] == [mine.key], "one measurement of it counts"
-    assert select(kept, label="gha"), "what was not asked for again stays"
+    assert select(kept, label="ccipca"), "what was not asked for again stays"
     assert read_rows(tmp_path / "rows.csv.stale") == select(old, label="C"), "nothing is lost"
     found, remarks = collect([tmp_path / "rows.csv"])
     scores = {row.label: row.value for row in select(found, metric="score")}
-    assert scores["C"] == scores["ipca"] != scores["gha"], f"ranked by what it is now: {scores}, {remarks}"
+    assert scores["C"] == scores["ipca"] != scores["ccipca"], f"ranked by what it is now: {scores}, {remarks}"
 
 
 def test_batches_tell_runs_of_one_class_apart(X: Floats, tmp_path: Path) -> None:

@@ -1,0 +1,235 @@
+"""A basis and the samples of a block in orthonormal coordinates, for algorithms in which the norms of small residuals matter: IPCA, CCIPCA.
+
+An inner product of two residuals taken from a Gram matrix is only good to ``eps ‖x‖²``; coordinates in an orthonormal frame of the stacked
+rows ``[B; X]`` are good to ``eps ‖x‖``. The frame Q itself is never formed: ``stack = L Q`` with L lower triangular, a Cholesky factor of
+the Gram matrix of the stack, so coordinates Z over Q are ``Z L⁻¹`` over the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import lapack, qr, solve_triangular
+
+from online_psp.algorithms.base import BlockSize, StreamingAlgorithm
+from online_psp.algorithms.compress import put_and_multiply
+from online_psp.engine.blas import dot, gram, matmul
+from online_psp.engine.checks import check_rate, check_start
+from online_psp.engine.compiler import kernel
+from online_psp.engine.types import Array, Floats, Rate
+
+_BETWEEN_LOOKS = 16  # blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew
+
+
+@kernel
+def add_to_frame(stack: Array, at: int, row: Array, L: Floats, x: Floats) -> tuple[float, float]:
+    """Store `row` as row `at` of the stack, and fill in its coordinates x in the frame of the rows before it.
+
+    Returns
+    -------
+    square, pivot : float
+        ``‖x‖²``, and the part of it outside that frame.
+    """
+    products = np.empty(at + 1, dtype=stack.dtype)
+    put_and_multiply(stack, at, row, products)
+    square = float(products[at])
+    pivot = square
+    for i in range(at):
+        total = float(products[i])
+        for j in range(i):
+            total -= L[i, j] * x[j]
+        x[i] = total / L[i, i]
+        pivot -= x[i] * x[i]
+    return square, pivot
+
+
+class FrameAlgorithm(StreamingAlgorithm):
+    """Components (K×D) with a variance each, and a recurrence in orthonormal coordinates of ``[B; X]``.
+
+    The basis is the first K rows of a stack, the samples of a block are the rows after them. A sample that lies almost in the span of the
+    rows before it is replaced in the stack by its unit residual, found by Gram–Schmidt at full length, which loses no digits.
+    """
+
+    shapes: ClassVar[Mapping[str, str]] = {
+        "B": "KD",
+        "rows": "nD",
+        "x": "nm",
+        "Z": "Km",
+        "L": "mm",
+        "H": "KK",
+        "blocks": "1",
+        "steps": "1n",
+        "sigma2": "K",
+    }
+    lengthwise: ClassVar[tuple[str, ...]] = ("B", "rows")
+
+    def __init__(
+        self,
+        K: int,
+        D: int | None,
+        Uhat0: ArrayLike | None,
+        sigma2: Floats,
+        learning_rate: Rate | None,
+        block_size: BlockSize,
+        dtype: DTypeLike,
+    ) -> None:
+        if Uhat0 is not None and D is None and np.ndim(Uhat0):
+            D = np.shape(Uhat0)[0]
+        super().__init__(K, D, block_size, dtype)
+        self.learning_rate = check_rate(learning_rate, "learning_rate")
+        self._published = learning_rate is None
+        self._sigma2 = sigma2
+        if Uhat0 is not None:
+            self._start(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))))
+            self._started = True
+
+    @abstractmethod
+    def _unit_rows(self, Uhat0: Floats) -> Floats:
+        """The user's start as (K, D) rows of unit length."""
+
+    @abstractmethod
+    def _move(self, stack: Array, L: Floats) -> None:
+        """Move the basis, the first K rows of the stack ``L Q``, by the block."""
+
+    def _start(self, Q: Array) -> None:
+        size = len(self._Y)
+        m = self.K + size
+        self._stack: Array = np.empty((m, Q.shape[1]), self.dtype)
+        self._stack[: self.K] = Q
+        self._L: Floats = np.eye(m)
+        self._Z: Floats = np.zeros((self.K, m))  # coordinates of the basis
+        self._x: Floats = np.zeros((size, m))  # coordinates of the samples
+        self._H: Floats = np.eye(self.K)  # B Bᵀ
+        self._blocks = _BETWEEN_LOOKS  # since the basis was last looked at
+
+    @property
+    def open_capacity(self) -> int:
+        return min(max(self.K, 16), 64) if self.block_size == "auto" else super().open_capacity
+
+    def _default_step(self, t: Any) -> Any:
+        return 1.0 / (t + 1.0)
+
+    # Blocks
+
+    def _open(self) -> None:
+        """Begin a block: the frame of the basis alone."""
+        K, B = self.K, self._stack[: self.K]
+        if self._blocks >= _BETWEEN_LOOKS:
+            self._H, self._blocks = gram(B).astype(np.float64, copy=False), 0
+        self._Z[:], self._x[:], self._L[:] = 0.0, 0.0, 0.0
+        factor, failed = lapack.dpotrf(self._H, lower=1)
+        if not failed and np.min(np.diag(factor) ** 2 / np.diag(self._H)) > self._trust:
+            self._L[:K, :K] = self._Z[:, :K] = np.tril(factor)
+        else:
+            Q, R = qr(B.T, mode="economic", check_finite=False)
+            signs = np.where(np.diag(R) < 0, -1.0, 1.0)
+            B[:] = (Q * signs).T
+            self._L[:K, :K], self._Z[:, :K] = np.eye(K), R.T * signs
+
+    def _add(self, row: Array) -> bool:
+        n, at = self._n, self.K + self._n
+        if n == 0:
+            if not math.isfinite(dot(row, row)):
+                return False
+            self._open()
+        x, L = self._x[n], self._L
+        square, pivot = add_to_frame(self._stack, at, row, L, x)
+        if not math.isfinite(square):
+            return False
+        if pivot > self._trust * square:
+            x[at] = math.sqrt(pivot)
+            L[at, : at + 1] = x[: at + 1]
+        else:
+            self._make_orthogonal(at, x, math.sqrt(square))
+            L[at, at] = 1.0
+        return True
+
+    def _make_orthogonal(self, at: int, x: Floats, norm: float) -> None:
+        """Replace the newest row of the stack by its unit residual, with coordinates x to full precision."""
+        row, stack, L = self._stack[at], self._stack[:at], self._L[:at, :at]
+        correction = x[:at].copy()
+        x[:at] = 0.0
+        for _ in range(2):
+            x[:at] += correction
+            row -= matmul(solve_triangular(L, correction, trans="T", lower=True, check_finite=False).astype(row.dtype), stack)
+            correction = solve_triangular(L, matmul(stack, row).astype(np.float64), lower=True, check_finite=False)
+        residual = math.sqrt(dot(row, row))
+        if residual <= 4.0 * float(np.finfo(self.dtype).eps) * norm:
+            row[:] = 0.0
+        else:
+            row /= row.dtype.type(residual)
+            x[at] = residual
+
+    def _load(self, X: Array) -> None:
+        self._open()
+        K, n = self.K, len(X)
+        m = K + n
+        self._stack[K:m] = X
+        within = solve_triangular(self._L[:K, :K], matmul(self._stack[:K], X.T).astype(np.float64), lower=True, check_finite=False).T
+        G = gram(X).astype(np.float64, copy=False)
+        factor, failed = lapack.dpotrf(G - gram(within), lower=1)
+        if not failed and np.min(np.diag(factor) ** 2 - self._trust * np.diag(G)) > 0.0:
+            self._L[K:m, :K], self._L[K:m, K:m] = within, np.tril(factor)
+            self._x[:n] = self._L[K:m]
+            return
+        for self._n, row in enumerate(X):
+            self._add(row)
+        self._n = 0
+
+    def _expand(self) -> None:
+        m = self.K + self._n
+        self._move(self._stack[:m], self._L[:m, :m])
+        self._blocks += 1
+
+    @property
+    def _trust(self) -> float:
+        """The smallest squared pivot, relative to the row, of which subtraction keeps half the digits."""
+        return 10.0 * math.sqrt(float(np.finfo(self.dtype).eps))
+
+    # Reading
+
+    def _read(self) -> Array:
+        return self._stack[: self.K][np.argsort(-self._sigma2, kind="stable")]
+
+    @property
+    def sigma2(self) -> Floats:
+        """(K,) variances along the components, largest first."""
+        with self._lock:
+            return np.sort(self._settled()._sigma2)[::-1]
+
+    def _arrays(self) -> dict[str, Array]:
+        if not self._started:
+            return {"sigma2": self._sigma2}
+        K, n = self.K, self._n
+        m = K + n
+        return {
+            "B": self._stack[:K],
+            "rows": self._stack[K:m],
+            "x": self._x[:n, :m],
+            "Z": self._Z[:, :m],
+            "L": self._L[:m, :m],
+            "H": self._H,
+            "blocks": np.array([float(self._blocks)]),
+            "steps": self._steps[:, :n],
+            "sigma2": self._sigma2,
+        }
+
+    def _restore(self, arrays: Mapping[str, Array]) -> None:
+        self._sigma2 = np.array(arrays["sigma2"])
+        if not self._started:
+            return
+        K, n = self.K, self._n
+        m = K + n
+        self._start(arrays["B"])
+        self._stack[K:m], self._x[:n, :m], self._Z[:, :m], self._L[:m, :m] = (arrays[name] for name in ("rows", "x", "Z", "L"))
+        self._H, self._blocks, self._steps[:, :n] = np.array(arrays["H"]), int(arrays["blocks"][0]), arrays["steps"]
+
+
+def over_stack(Z: Floats, L: Floats) -> Floats:
+    """Coordinates over the rows of the stack ``L Q`` of what has coordinates Z over Q."""
+    return np.asarray(solve_triangular(L, Z.T, trans="T", lower=True, check_finite=False).T)
