@@ -24,7 +24,6 @@ from online_psp.cli import info
 from online_psp.io import runs
 from online_psp.io.sources import open_source
 from online_psp.monitoring import Monitor
-from online_psp.pca.settings import LEARNERS
 from tests.torture._common import rows
 
 
@@ -47,10 +46,9 @@ def _holes(X: Any, seed: int) -> Any:
 
 def _options(chance: random.Random) -> dict[str, Any]:
     """Parameters of an OnlinePCA that go together."""
-    found: dict[str, Any] = {"algorithm": chance.choice(("block", "block", *LEARNERS)), "whiten": chance.random() < 0.3}
-    if found["algorithm"] == "block":
-        found |= {"missing": "impute"} if chance.random() < 0.3 else {}
-        found |= {"robust": True} if chance.random() < 0.3 else {}
+    found: dict[str, Any] = {"whiten": chance.random() < 0.3}
+    found |= {"missing": "impute"} if chance.random() < 0.3 else {}
+    found |= {"robust": True} if chance.random() < 0.3 else {}
     found |= {"standardize": True} if chance.random() < 0.25 else {"center": False} if chance.random() < 0.1 else {}
     found |= {"half_life": chance.choice([50, "3min"])} if chance.random() < 0.4 else {}
     found |= {"axes": "stable"} if chance.random() < 0.2 else {}
@@ -197,7 +195,7 @@ def _check_told(model: Any) -> None:
     facts |= {} if names is None else {"feature_names": list(names)}
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        info._show(Path("m.psp"), facts, None)
+        info._show(Path("m.psp"), facts)
     assert not _STEERS.search(text.getvalue()), "psp info prints control characters"
     json.dumps(facts, allow_nan=False, default=str)
 
@@ -244,7 +242,7 @@ def use_run(run: Any) -> None:
     facts = info._facts(run.model, run, {})
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        info._show(Path("m.psp"), facts, None)
+        info._show(Path("m.psp"), facts)
     assert not _STEERS.search(text.getvalue()), "psp info prints control characters"
     learned = hasattr(run.model, "n_features_in_")
     use_pca(run.model)

@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from online_psp import FSM, OnlinePCA
-from online_psp.pca.settings import LEARNERS
 from tests.torture._common import Tally, complaint, fork, psp, rows, run, wait
 
 
 def threads(folder: Path, chance: random.Random) -> Tally:
     """Eight threads that learn, and two that look and save: every row counts once, and nothing crashes."""
-    algorithm, D, each = chance.choice(list(LEARNERS)), chance.choice([6, 40]), 150
+    D, each = chance.choice([6, 40]), 150
     X = rows(8 * each, D, chance.randrange(1000))
 
     def work() -> int:
         sys.setswitchinterval(1e-6)
-        model = OnlinePCA(3, algorithm=algorithm).partial_fit(X[:1])
+        model = OnlinePCA(3).partial_fit(X[:1])
         stop = threading.Event()
         wrong: list[BaseException] = []
 
@@ -66,7 +65,7 @@ def threads(folder: Path, chance: random.Random) -> Tally:
     ended = run(work, folder, 300.0)
     if ended.code == 0:
         return Tally(1, right=1)
-    return Tally(1, lost=[f"threads, {algorithm}, D={D}: code {ended.code}, signal {ended.signal}: {ended.said[-300:]}"])
+    return Tally(1, lost=[f"threads, D={D}: code {ended.code}, signal {ended.signal}: {ended.said[-300:]}"])
 
 
 def serialised(n: int) -> str | None:

@@ -206,6 +206,18 @@ class StreamingAlgorithm(ABC):
                     Y[part] = self._learn(self._dense(rows[part]), given[:, part])
             return Y
 
+    def partial_fit(self, X: Any, times: Any = None) -> Self:
+        """Learn from rows, (n, D), as `fit_block`; for code that feeds models of any kind. Times are not used."""
+        self.fit_block(X)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """D, once a row has been seen."""
+        if not self.t:
+            raise AttributeError("No row has been seen yet.")
+        return self._features()
+
     def _learn(self, X: Array, steps: Floats) -> Floats:
         """Learn from dense rows, block by block; only after the start. Returns their outputs."""
         self._close()

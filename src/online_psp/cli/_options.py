@@ -114,7 +114,7 @@ READING: dict[str, Option] = {
 
 #: Parameters of `OnlinePCA`.
 SETTINGS: dict[str, Option] = {
-    "algorithm": Option(str, ("--algorithm",), "Streaming algorithm to use: block (the default), fsm, sm, ipca or ccipca."),
+    "algorithm": Option(str, ("--algorithm",), "Fit the paper's algorithm as it is, with nothing centred: fsm, sm, ipca or ccipca."),
     "oversample": Option(int, ("--oversample",), "Extra directions to keep beyond the components; K + 32 by default.", 0),
     "center": Option(bool, ("--center/--no-center",), "Subtract the mean, which is learned along the way."),
     "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),
@@ -153,7 +153,6 @@ MONITORING: dict[str, Option] = {
         "What to do when the stream drifts: flag it, or reset the model to the rows since the change.",
         convert=_on_drift,
     ),
-    "fail_on_drift": Option(bool, ("--fail-on-drift",), "Exit with code 3 if the stream has drifted; rows are learned all the same."),
 }
 
 

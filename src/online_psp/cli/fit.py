@@ -24,7 +24,7 @@ from online_psp.cli._common import (
     say_warnings,
 )
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
-from online_psp.cli._monitoring import check_drift, check_monitoring, monitored, say_monitored, watch
+from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
 from online_psp.cli._options import (
     FEEDING,
     MONITORING,
@@ -152,17 +152,32 @@ def _components(text: str) -> int | float:
 
 
 def _check(task: Task) -> None:
-    from online_psp.pca.settings import LEARNERS
-
-    algorithm = task.settings.get("algorithm")
-    if algorithm is not None and algorithm not in LEARNERS:
-        usage(f"--algorithm must be one of {', '.join(LEARNERS)}; got {algorithm}.")
+    if "algorithm" in task.settings:
+        _check_algorithm(task)
     check_on_bad_row(task.on_bad_row)
     check_is_model(task.output)
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     check_monitoring(task)
+    if task.settings.get("missing") == "impute" and task.alarms is not None:
+        usage("--monitor cannot score rows with missing values; leave --missing impute or --monitor out.")
     check_watching(task.watching)
+
+
+def _check_algorithm(task: Task) -> None:
+    """Refuse what only goes with OnlinePCA."""
+    from online_psp.algorithms import ALGORITHMS
+
+    algorithm = task.settings["algorithm"]
+    if algorithm not in ALGORITHMS:
+        usage(f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm}. Without it, psp fit fits an OnlinePCA.")
+    others = [name for name in task.settings if name not in ("algorithm", "n_components")]
+    others += ["monitor"] if task.alarms is not None else []
+    others += ["watch"] if task.watching.get("watch") else []
+    if others:
+        usage(f"--algorithm {algorithm} fits the paper's algorithm as it is; leave --{others[0].replace('_', '-')} out, or --algorithm.")
+    if not isinstance(task.settings.get("n_components", 1), int):
+        usage(f"--algorithm {algorithm} needs a whole number of components: -k 16.")
 
 
 class _Begun(NamedTuple):
@@ -188,7 +203,7 @@ def _run(task: Task, threads: int | None) -> None:
             raise fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED) from None
         from online_psp.io.runs import DifferentSourceError
 
-        began, rows = time.monotonic(), 0 if run.monitor is None else run.monitor.n_rows
+        began = time.monotonic()
         try:
             with shown(task, run, saving) as page:
                 _drive(task, run, source, saving)
@@ -208,7 +223,6 @@ def _run(task: Task, threads: int | None) -> None:
     _report(task, run, seconds)
     if page is not None:
         page.stay()
-    check_drift(task, run, rows)
 
 
 def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
@@ -234,23 +248,21 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
         )
     reopen = runs.reopen_any if task.mode == "update" else runs.reopen
     earlier = reopen(task.output) if present and task.mode != "new" else None
-    missing = task.settings.get("missing") if earlier is None else earlier.model.missing
+    missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
     source = open_rows(task.sources, {**_reading(task, earlier), **holes_for(missing)}, task.quiet)
     run = _prepare(task, source, earlier)
-    watch(task, run, earlier)
+    watch(task, run, continued=run is earlier)
     return _Begun(run, source, saving, earlier)
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:
-    """Reading options: those of the resumed run, or the columns that the model and its table know, unless other options are given."""
+    """Reading options: those of the resumed run, or the columns that the model knows, unless other options are given."""
     if earlier is None:
         return task.reading
     if task.mode == "resume":
         return {**known_reading(earlier.reading), **task.reading}
     names = earlier.source.get("feature_names")
-    known = known_reading(earlier.reading) if task.alarms is not None else {}  # a table continues with the same columns
-    kept: dict[str, Any] = {name: known[name] for name in ("ids", "time_column") if name in known}
-    return {**kept, **remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
+    return {**remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
 
 
 def _prepare(task: Task, source: Any, earlier: Any) -> Any:
@@ -280,6 +292,7 @@ def _prepare(task: Task, source: Any, earlier: Any) -> Any:
 
 
 def _begin(task: Task, source: Any) -> Any:
+    from online_psp.algorithms import ALGORITHMS
     from online_psp.io import runs
     from online_psp.pca import OnlinePCA
 
@@ -290,6 +303,10 @@ def _begin(task: Task, source: Any) -> Any:
         features = f"{source.features} feature{'s' if source.features != 1 else ''}"
         usage(f"{source.name} has {features}, fewer than the {wanted} components asked for.")
     try:
+        if "algorithm" in task.settings:
+            say(f"{task.settings['algorithm'].upper()} learns rows as they are given: nothing is centred.")
+            make = ALGORITHMS[task.settings["algorithm"]]
+            return runs.start(source, make(wanted, source.features, dtype=source.dtype), **task.feeding)
         return runs.start(source, OnlinePCA(dtype=source.dtype.name, **task.settings), **task.feeding)
     except ValueError as error:
         raise fail(str(error), USAGE) from None
@@ -297,13 +314,22 @@ def _begin(task: Task, source: Any) -> Any:
 
 def _check_options(task: Task, run: Any, feeding: bool = True) -> None:
     """Refuse options with --resume or --update that differ from those that the model was begun with."""
-    known = {name: getattr(run.model, name) for name in task.settings}
+    known = {name: _setting(run.model, name) for name in task.settings}
     known |= {name: getattr(run, name) for name in task.feeding if feeding and name != "epochs"}
     for name, value in known.items():
         given = task.settings.get(name, task.feeding.get(name))
         if given != value:
             option = "-k" if name == "n_components" else "--" + name.replace("_", "-")
             usage(f"{task.output} was begun with {name} = {value}, not {given}; leave {option} out, or begin anew with --force.")
+
+
+def _setting(model: Any, name: str) -> Any:
+    """A setting of the model of a run."""
+    from online_psp.algorithms import ALGORITHMS
+
+    if name == "algorithm":
+        return next((key for key, cls in ALGORITHMS.items() if type(model) is cls), None)
+    return getattr(model, name, getattr(model, "K", None) if name == "n_components" else None)
 
 
 def _drive(task: Task, run: Any, source: Any, saving: Any) -> None:
@@ -339,15 +365,17 @@ def _left(task: Task, run: Any, saving: Any, earlier: Any) -> str:
 
 def _report(task: Task, run: Any, seconds: float) -> None:
     model, rows = run.model, run.passed
-    ratio = float(model.explained_variance_ratio_.sum())
+    explained = getattr(model, "explained_variance_ratio_", None)  # the paper's algorithms have none
+    ratio = None if explained is None else float(explained.sum())
+    seen, K = (model.t, model.K) if explained is None else (model.n_samples_seen_, model.n_components_)
     if task.as_json:
         print_json(
             {
                 "model": str(task.output),
                 "source": run.source["name"],
-                "samples": model.n_samples_seen_,
+                "samples": seen,
                 "features": int(model.n_features_in_),
-                "components": model.n_components_,
+                "components": K,
                 "explained_variance_ratio": ratio,
                 "epochs": run.epochs,
                 "row": run.row,
@@ -365,8 +393,8 @@ def _report(task: Task, run: Any, seconds: float) -> None:
         say(f"{run.skipped} bad {were} skipped: {named}{', …' if run.skipped > len(run.skipped_rows) else ''}.")
     if not task.quiet:
         echo(
-            f"{task.output}: {plural(model.n_components_, 'component')} of {plural(int(model.n_features_in_), 'feature')} from "
-            f"{plural(model.n_samples_seen_, 'sample')}, {100 * ratio:.2f} % of the variance, {rows / max(seconds, 1e-9):,.0f} rows/s"
+            f"{task.output}: {plural(K, 'component')} of {plural(int(model.n_features_in_), 'feature')} from {plural(seen, 'sample')}, "
+            f"{'' if ratio is None else f'{100 * ratio:.2f} % of the variance, '}{rows / max(seconds, 1e-9):,.0f} rows/s"
         )
         if run.alarms is not None:
             say_monitored(task, run)

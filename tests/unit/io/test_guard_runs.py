@@ -163,7 +163,7 @@ def test_a_changed_file_is_not_resumed(tmp_path: Path, change: str) -> None:
         (["--block", 50], "block = 100, not 50"),
         (["--shuffle-buffer", 50], "shuffle_buffer = 0, not 50"),
         (["--seed", 3], "seed = 0, not 3"),
-        (["--algorithm", "ipca"], "algorithm = block, not ipca"),
+        (["--algorithm", "ipca"], "algorithm = None, not ipca"),
         (["--standardize"], "standardize = False, not True"),
         (["--half-life", 50], "half_life = None, not 50.0"),
         (["--missing", "impute"], "missing = error, not impute"),

@@ -30,7 +30,7 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, op
     X = data(1000)
     np.save(tmp_path / "x.npy", X)
 
-    def go(name: str, stop_after: int | None, again: bool) -> OnlinePCA:
+    def go(name: str, stop_after: int | None, again: bool) -> Any:
         def report(run: streams.Run) -> None:
             nonlocal stop_after
             if stop_after is not None:

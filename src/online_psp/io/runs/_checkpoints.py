@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+from online_psp.algorithms import files as algorithm_state
 from online_psp.io.alarms import Written
 from online_psp.io.model_file import Fields, ModelFileError, kind_of
-from online_psp.io.runs._run import NAMED, REMEMBERED, Run, give_names, take_names
+from online_psp.io.runs._run import NAMED, REMEMBERED, Learner, Run, give_names, take_names
 from online_psp.monitoring import Monitor
 from online_psp.monitoring import files as monitor_state
 from online_psp.pca import OnlinePCA
@@ -48,9 +49,19 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
     return Stored(model, header, monitor)
 
 
-def write_model(model: OnlinePCA, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+def write_model(model: Learner, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
     """Write a model and its header to one file."""
-    pca_state.save(model, path, header)
+    if isinstance(model, OnlinePCA):
+        pca_state.save(model, path, header)
+    else:
+        algorithm_state.save(model, path, header)
+
+
+def _read_learner(path: str | os.PathLike[str]) -> tuple[Learner, dict[str, Any], Monitor | None]:
+    """As `read_stored`, and the paper's algorithms too."""
+    if not os.fspath(path).endswith(".mat") and kind_of(path) == algorithm_state.KIND:
+        return *algorithm_state.load(path, {}), None
+    return read_stored(path)
 
 
 def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
@@ -70,10 +81,10 @@ def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
 
 def reopen(path: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds."""
-    found = read_stored(path)
+    model, header, monitor = _read_learner(path)
     try:
-        run = from_header(found.model, found.header)
-        run.monitor = found.monitor
+        run = from_header(model, header)
+        run.monitor = monitor
         return run
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: {error}.") from None
@@ -81,7 +92,7 @@ def reopen(path: str | os.PathLike[str]) -> Run:
 
 def reopen_any(path: str | os.PathLike[str]) -> Run:
     """A run to build on: that of a checkpoint, or one without a source for a model that was saved by itself or merged."""
-    model, header, monitor = read_stored(path)
+    model, header, monitor = _read_learner(path)
     if "source" in header:
         return reopen(path)
     if not hasattr(model, "n_features_in_"):
@@ -90,7 +101,7 @@ def reopen_any(path: str | os.PathLike[str]) -> Run:
     return Run(model, {**source, "feature_names": take_names(model)}, 1, finished=True, monitor=monitor)
 
 
-def from_header(model: OnlinePCA, header: dict[str, Any]) -> Run:
+def from_header(model: Learner, header: dict[str, Any]) -> Run:
     """The run of a model, from the header of its file."""
     if "source" not in header:
         raise ModelFileError("it is a model without the position in a source")

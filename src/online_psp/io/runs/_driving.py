@@ -15,6 +15,7 @@ from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint, reopen, reopen_any
 from online_psp.io.runs._run import (
     DifferentSourceError,
+    Learner,
     Run,
     RunOptions,
     check_features,
@@ -148,7 +149,7 @@ def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
 def fit_stream(
     source: Any,
     path: str | os.PathLike[str],
-    model: OnlinePCA | None = None,
+    model: Learner | None = None,
     *,
     resume: bool = False,
     update: bool = False,
@@ -157,7 +158,7 @@ def fit_stream(
     checkpoint_every: str | int = "60s",
     report: Callable[[Run], None] | None = None,
     **options: Unpack[RunOptions],
-) -> OnlinePCA:
+) -> Any:
     """Fit a model to a source, with checkpoints: what ``psp fit`` does.
 
     Parameters
@@ -165,8 +166,9 @@ def fit_stream(
     source : whatever `open_source` takes
     path : path
         The model file; checkpoints go there too. No other run may be writing it.
-    model : OnlinePCA
-        The model to start from; if a checkpoint is resumed or updated, the model in it is used instead.
+    model : OnlinePCA, FSM, SM, IPCA or CCIPCA
+        The model to start from (the paper's algorithms take rows as they are given: nothing is centred); if a checkpoint is resumed or
+        updated, the model in it is used instead.
     resume : bool
         Whether to continue from the checkpoint in `path`, if it exists. Rows that were processed before are skipped.
     at_end : bool

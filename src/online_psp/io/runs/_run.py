@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from online_psp.algorithms import StreamingAlgorithm
 from online_psp.io.alarms import AlarmFile, Written
 from online_psp.io.names import order_of
 from online_psp.io.sources import Source, SourceError, different
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 
+Learner: TypeAlias = OnlinePCA | StreamingAlgorithm
+"""What a source is fitted with; the paper's algorithms take rows as they are given."""
 NAMED = 20
 """Bad rows that a run remembers by number."""
 REMEMBERED = 100
@@ -42,7 +45,8 @@ class Learned(NamedTuple):
 class Run:
     """A model, how it is fed, and the position in its source."""
 
-    model: OnlinePCA
+    model: Any
+    """An OnlinePCA, or one of the paper's algorithms."""
     source: dict[str, Any]
     """Name, features, total, image shape, feature names: for `psp info`."""
     block: int
@@ -105,7 +109,7 @@ class RunOptions(TypedDict, total=False):
 # Beginning
 
 
-def start(source: Source, model: OnlinePCA, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
+def start(source: Source, model: Learner, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
     """A run that has not begun."""
     for name, value, least in (("block", block, 1), ("epochs", epochs, 1), ("shuffle_buffer", shuffle_buffer, 0), ("seed", seed, 0)):
         if value is not None and value < least:
@@ -133,16 +137,16 @@ def describe(source: Source) -> dict[str, Any]:
     }
 
 
-def take_names(model: OnlinePCA) -> list[str] | None:
+def take_names(model: Learner) -> list[str] | None:
     """Remove and return the names of a model's features, so that plain arrays can be fed to it; `give_names` undoes it."""
     names = model.__dict__.pop("feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
-def give_names(model: OnlinePCA, names: Sequence[str] | None) -> None:
+def give_names(model: Learner, names: Sequence[str] | None) -> None:
     """Set the names of a fitted model's features."""
     if names is not None and hasattr(model, "n_features_in_"):
-        model.feature_names_in_ = np.array(list(names), dtype=object)
+        model.__dict__["feature_names_in_"] = np.array(list(names), dtype=object)
 
 
 def updating(run: Run, source: Source, options: RunOptions) -> Run:
