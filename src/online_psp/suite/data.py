@@ -1,0 +1,404 @@
+"""What to learn from: generated families, known sets, files and arrays, as they are or made harder by a track.
+
+`Data` says which rows, `problem` makes them: standardised, in the order of a trial, with the subspaces that bases are compared with.
+
+Tracks take standardised rows and their subspace V, and say what the true subspace is at every moment:
+
+``drift-rotation``
+    Row t is turned by an angle that grows evenly from 0 to 90°, in K planes, each spanned by a direction of V and one outside of it.
+``drift-switch``
+    The same turn by 90°, all at once after half of the rows.
+``missing``
+    Each number is missing (NaN) with the given probability. Methods that do not take NaN get zero, the mean; their rows say so.
+``outliers``
+    The given share of the rows is replaced by gross ones: twenty times as long as the mean row, each in a random direction.
+``sorted``
+    Rows come in the order of their coordinate along the first direction of V.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from online_psp.datasets.images import DataSet
+from online_psp.datasets.registry import KNOWN, checksum, load, locate
+from online_psp.datasets.spiked import SpikedCovariance
+from online_psp.engine.types import Array, Floats
+from online_psp.metrics import batch_components, gram_matrix, orthonormal, standardize
+from online_psp.suite.rows import installed_bytes
+
+_CHUNK_BYTES = 4_000_000
+_PROBES = 256
+_GROSS = 20.0
+GENERATED = "generated"
+"""In place of a checksum where sizes and seed say everything."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which rows.
+
+    Attributes
+    ----------
+    source : str
+        A key of `FAMILIES`, a name that `online_psp.datasets.registry.load` knows, a path, or "data" for an array of the caller.
+    N, D : int
+    K : int
+        Directions that a generated family has; 0 for others.
+    rho : float
+        Its parameter: noise, or how fast variances fall.
+    most : int or None
+        Use only so many rows, the first in the order of the trial.
+    key : str or None
+        Which array of a file.
+    checksum : str
+        Of the contents, so that rows of other contents are not reused.
+    """
+
+    source: str
+    N: int
+    D: int
+    K: int = 0
+    rho: float = 0.0
+    most: int | None = None
+    key: str | None = None
+    checksum: str = ""
+
+    @property
+    def generated(self) -> bool:
+        """Whether every seed draws new rows."""
+        return self.checksum == GENERATED
+
+    @property
+    def used(self) -> int:
+        """Rows of one pass."""
+        return self.N if self.most is None else min(self.most, self.N)
+
+
+# Generated families: from a `Data` and a seed to rows (N, D), and the population's subspace (D, K) where it is known
+
+
+def _spiked(data: Data, seed: int) -> tuple[Floats, Floats | None]:
+    model = SpikedCovariance(data.D, data.K, data.rho, seed)
+    return model.draw(data.N), model.U
+
+
+def _power_law(data: Data, seed: int) -> tuple[Floats, Floats | None]:
+    """The k-th variance is 1/k, as in natural images: no gap to find."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((data.D, data.D)))[0]
+    return np.asarray((rng.standard_normal((data.N, data.D)) / np.sqrt(np.arange(1, data.D + 1))) @ turn), turn[: data.K].T
+
+
+def _of_values(data: Data, seed: int, values: Floats) -> tuple[Floats, Floats | None]:
+    """A matrix with these singular values, between random orthonormal bases: the published one is diagonal, which is no stream."""
+    rng, r = np.random.default_rng(seed), len(values)
+    left, right = (np.linalg.qr(rng.standard_normal((size, r)))[0] for size in (data.N, data.D))
+    return (left * values) @ right.T, None
+
+
+def _tail(data: Data) -> Floats:
+    """1, 2, …: places of the singular values after the K leading ones, which are 1."""
+    return np.arange(1.0, min(data.N, data.D) - data.K + 1)
+
+
+def _poly_decay(data: Data, seed: int) -> tuple[Floats, Floats | None]:
+    return _of_values(data, seed, np.r_[np.ones(data.K), (1.0 + _tail(data)) ** -data.rho])
+
+
+def _exp_decay(data: Data, seed: int) -> tuple[Floats, Floats | None]:
+    return _of_values(data, seed, np.r_[np.ones(data.K), 10.0 ** (-data.rho * _tail(data))])
+
+
+def _low_rank(data: Data, seed: int) -> tuple[Floats, Floats | None]:
+    X, _ = _of_values(data, seed, np.ones(data.K))
+    noise = np.random.default_rng([seed, 1]).standard_normal(X.shape)
+    return X + data.rho / np.sqrt(max(X.shape)) * noise, None
+
+
+FAMILIES: Mapping[str, tuple[Callable[[Data, int], tuple[Floats, Floats | None]], str, float]] = MappingProxyType(
+    {
+        "spiked": (_spiked, "the paper's model: K directions in white noise of variance ρ", 0.01),
+        "power-law": (_power_law, "k-th variance 1/k, as in natural images: no gap to find", 0.0),
+        "low-rank": (_low_rank, "SKETCH: rank K and noise ρ (1e-4, 1e-2, 1e-1)", 1e-2),
+        "poly-decay": (_poly_decay, "SKETCH: K ones, then k-th singular value (k+1)^-ρ (0.5, 1, 2)", 1.0),
+        "exp-decay": (_exp_decay, "SKETCH: K ones, then k-th singular value 10^-ρk (0.01, 0.1, 0.5)", 0.1),
+    }
+)
+"""Function, what it is, and the usual ρ. SKETCH: Tropp, Yurtsever, Udell and Cevher, "Streaming low-rank matrix approximation", 2019."""
+
+
+def parse(text: str) -> Data:
+    """Generated data from ``spiked:D=1024,K=16,rho=0.01,N=6000``; what is left out is as in this example, ρ as usual for the family."""
+    family, _, settings = text.partition(":")
+    values: dict[str, float] = {"D": 1024, "K": 16, "rho": FAMILIES[family][2], "N": 6000}
+    for setting in filter(None, settings.split(",")):
+        name, _, value = setting.strip().partition("=")
+        try:
+            values[name] = type(values[name])(float(value) if name == "rho" else int(value))
+        except (KeyError, ValueError):
+            raise ValueError(f"{setting!r} in {text!r} is not right: write {family}:D=1024,K=16,rho=0.01,N=6000.") from None
+    D, K, N, rho = int(values["D"]), int(values["K"]), int(values["N"]), values["rho"]
+    if not (1 <= K <= min(D, N) and 0 <= rho < np.inf):
+        raise ValueError(f"{text!r} must have 1 ≤ K ≤ D, K ≤ N and rho ≥ 0.")
+    return Data(family, N, D, K, rho, checksum=GENERATED)
+
+
+_arrays: dict[Data, DataSet] = {}
+"""Rows that the caller has in memory, of the last evaluation."""
+
+
+def find(data: ArrayLike | str | Path, key: str | None = None, data_home: str | Path | None = None, most: int | None = None) -> Data:
+    """The data that a text, a path or an array names; raises an error that says what is wrong with it.
+
+    Parameters
+    ----------
+    data : (N, D) or str or Path
+    key : str, optional
+        Which array of a .npz or .mat file.
+    most : int, optional
+        Use only so many rows, in random order.
+    """
+    if isinstance(data, str) and data.partition(":")[0] in FAMILIES:
+        made = parse(data)
+        _check_memory(made)
+        return made if most is None else replace(made, N=min(most, made.N))
+    if isinstance(data, str | Path):
+        rows = load(data, data_home, key=key)
+    else:
+        X = np.asarray(data)
+        if X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
+            raise ValueError(f"The data must be real numbers with samples as rows, shape (N, D); got shape {X.shape} of {X.dtype}.")
+        rows = DataSet("data", X)
+    finite = np.isfinite(rows.X).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"Row {int(np.argmin(finite))} of the data has a value that is not finite.")
+    largest = float(np.abs(rows.X.astype(np.float64, copy=False)).max())
+    if not (largest == 0 or 1e-150 < largest < 1e150):
+        raise ValueError(f"The largest value of the data is {largest:.3g}, and squares overflow or vanish: scale the data.")
+    contents = hashlib.sha256(np.ascontiguousarray(rows.X).tobytes()).hexdigest()[:12]
+    found = Data(str(data) if isinstance(data, str | Path) else "data", rows.N, rows.D, most=most, key=key, checksum=contents)
+    _check_memory(found)
+    _arrays.clear()
+    _arrays[replace(found, most=None)] = rows
+    return found
+
+
+def known(name: str, data_home: str | Path | None = None) -> Data:
+    """A data set known by name, with the checksum of its file where there is one; nothing is read yet."""
+    path = locate(name, data_home)
+    contents = checksum(path)[:12] if path is not None and path.is_file() else ""
+    return Data(name, KNOWN[name].N, KNOWN[name].D, checksum=contents)
+
+
+def _check_memory(data: Data) -> None:
+    """Raise an error if two copies of the rows and their Gram matrix do not fit into the memory of the machine."""
+    needed = 8.0 * (2.0 * data.used * data.D + min(data.used, data.D) ** 2)
+    if needed > installed_bytes():
+        raise ValueError(f"{data.used:,} × {data.D:,} rows need about {needed / 1e9:,.0f} GB of memory, more than this machine has.")
+
+
+# Tracks
+
+
+@dataclass(frozen=True)
+class Track:
+    """What makes a stream harder, and how much."""
+
+    kind: str
+    amount: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return f"{self.kind} {100 * self.amount:g} %" if self.amount else self.kind
+
+
+TRACKS: Mapping[str, tuple[Track, ...]] = MappingProxyType(
+    {
+        "drift": (Track("drift-rotation"), Track("drift-switch")),
+        "missing": tuple(Track("missing", share) for share in (0.1, 0.2, 0.4, 0.6, 0.8)),
+        "outliers": (Track("outliers", 0.01), Track("outliers", 0.1)),
+        "sorted": (Track("sorted"),),
+    }
+)
+"""The tracks of ``psp evaluate --track``, by name."""
+
+_KINDS = ("drift-rotation", "drift-switch", "missing", "outliers", "sorted")
+
+
+def tracked(track: Track, X: Floats, V: Floats, seed: int) -> tuple[Floats, Callable[[int], Floats]]:
+    """Rows (N, D) of a track, and the true subspace, (D, K), after t samples as a function of t."""
+    rng = np.random.default_rng([seed, _KINDS.index(track.kind), round(1000 * track.amount)])
+    N = len(X)
+    if track.kind.startswith("drift"):
+        half = np.where(np.arange(N) < N // 2, 0.0, np.pi / 2)
+        angles = np.linspace(0.0, np.pi / 2, N) if track.kind == "drift-rotation" else half
+        W = _partners(V, rng)
+        turned = [_turn(X[i : i + 1024], V, W, angles[i : i + 1024]) for i in range(0, N, 1024)]
+        return np.concatenate(turned), lambda t: _turn(V.T, V, W, np.full(V.shape[1], angles[t - 1])).T
+    if track.kind == "missing":
+        return np.where(rng.random(X.shape) < track.amount, np.nan, X), lambda t: V
+    if track.kind == "sorted":
+        return X[np.argsort(X @ V[:, 0], kind="stable")], lambda t: V
+    rows, gross = X.copy(), np.flatnonzero(rng.random(N) < track.amount)
+    directions = rng.standard_normal((len(gross), X.shape[1]))
+    size = _GROSS * float(np.linalg.norm(X, axis=1).mean())
+    rows[gross] = size * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    return rows, lambda t: V
+
+
+def _partners(V: Floats, rng: np.random.Generator) -> Floats:
+    """(D, L) orthonormal directions outside of V, one for each of its first L; L is K if there is room for so many."""
+    D, K = V.shape
+    L = min(K, D - K)
+    if L < 1:
+        raise ValueError(f"Data with {D} features has no direction outside of a subspace of K={K} to drift to.")
+    W = rng.standard_normal((D, L))
+    for _ in range(2):
+        W -= V @ (V.T @ W)
+        W = np.linalg.qr(W)[0]
+    return W
+
+
+def _turn(X: Floats, V: Floats, W: Floats, angles: Floats) -> Floats:
+    """Every row of X, (n, D), turned by its own angle, (n,), in the planes (V_l, W_l)."""
+    V = V[:, : W.shape[1]]
+    along, aside = X @ V, X @ W
+    c, s = np.cos(angles)[:, np.newaxis] - 1.0, np.sin(angles)[:, np.newaxis]
+    return np.asarray(X + (c * along - s * aside) @ V.T + (s * along + c * aside) @ W.T)
+
+
+# Problems
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The rows of a trial, and what bases are compared with.
+
+    Attributes
+    ----------
+    X : (N, D) or Path
+        Standardised rows, or a file of float64.
+    order : (n,)
+        Rows of X in the order in which they come.
+    D : int
+    V : (D, K)
+        The batch solution, orthonormal.
+    truth : (D, K) or None
+        The population's subspace, orthonormal.
+    present : callable or None
+        On a track: from the number of samples seen to the true subspace, (D, K).
+    raw : DataSet or None
+        Real data as it was before it was standardised.
+    """
+
+    X: Array | Path
+    order: NDArray[np.intp]
+    D: int
+    V: Floats
+    truth: Floats | None
+    present: Callable[[int], Floats] | None = None
+    holes: bool = False
+    raw: DataSet | None = None
+
+    def blocks(self, start: int, stop: int) -> Iterator[Floats]:
+        """The rows of samples `start` … `stop`−1, pass after pass, a few megabytes at a time."""
+        n, most = len(self.order), max(1, _CHUNK_BYTES // (8 * self.D))
+        while start < stop:
+            within = start % n
+            size = min(stop - start, n - within, most)
+            yield self._rows(within, size)
+            start += size
+
+    def _rows(self, first: int, size: int) -> Floats:
+        if isinstance(self.X, Path):  # read, not mapped: pages of a mapped file count as memory of the process
+            return np.fromfile(self.X, count=size * self.D, offset=8 * first * self.D).reshape(size, self.D)
+        return np.asarray(self.X[self.order[first : first + size]])
+
+    def stored(self, path: Path) -> Problem:
+        """The same problem with its rows in a file, so that the process that learns does not hold them."""
+        with path.open("wb") as stream:
+            for block in self.blocks(0, len(self.order)):
+                block.tofile(stream)
+        return replace(self, X=path, order=np.arange(len(self.order)), raw=None)
+
+    @cached_property
+    def probes(self) -> Array:
+        """(m, D) some rows to reconstruct."""
+        if isinstance(self.X, Path):
+            raise TypeError("Rows that are in a file are not reconstructed.")
+        return self.X[np.sort(np.random.default_rng(0).permutation(len(self.X))[:_PROBES])]
+
+    @cached_property
+    def scale(self) -> float:
+        """The mean norm of a centred row of the raw data, by which `standardize` divides."""
+        raw = self._raw()
+        mean = raw.mean(axis=0, dtype=np.float64)
+        return float(np.concatenate([np.linalg.norm(raw[i : i + 2048] - mean, axis=1) for i in range(0, len(raw), 2048)]).mean()) or 1.0
+
+    @cached_property
+    def span(self) -> float:
+        """The range of the raw numbers, in standardised units."""
+        return (float(self._raw().max()) - float(self._raw().min())) / self.scale
+
+    def rebuilt(self, Q: Floats, row: int) -> Floats:
+        """A row of the data, (D,), rebuilt from its projection on the basis Q, (D, K), in the units of the file."""
+        x: Any = self.X
+        return np.asarray(self._raw().mean(axis=0, dtype=np.float64) + self.scale * (Q @ (Q.T @ x[row])))
+
+    def _raw(self) -> NDArray[Any]:
+        if self.raw is None:
+            raise TypeError("Only problems of real data in memory have raw rows.")
+        return self.raw.X
+
+
+@lru_cache(maxsize=1)
+def _raw(data: Data, data_home: str | Path | None) -> tuple[DataSet, Array]:
+    found = _arrays[data] if data in _arrays else load(data.source, data_home, key=data.key)
+    return found, standardize(found.X)
+
+
+@lru_cache(maxsize=1)
+def _gram(data: Data, data_home: str | Path | None) -> Floats:
+    return gram_matrix(_raw(data, data_home)[1])
+
+
+@lru_cache(maxsize=4)
+def _batch(data: Data, K: int, data_home: str | Path | None) -> Floats:
+    return orthonormal(batch_components(_raw(data, data_home)[1], K, _gram(data, data_home)))
+
+
+@lru_cache(maxsize=1)
+def problem(data: Data, K: int, seed: int, track: Track | None = None, data_home: str | Path | None = None) -> Problem:
+    """The rows of a trial and their references; the last one is kept.
+
+    Parameters
+    ----------
+    seed : int
+        Draws the rows of generated data, and the order of others.
+    """
+    if data.generated:
+        X, U = FAMILIES[data.source][0](data, seed)
+        X, truth = standardize(X), None if U is None else orthonormal(U[:, :K])
+        made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), truth)
+    else:
+        whole = replace(data, most=None)
+        raw, X = _raw(whole, data_home)
+        order = np.random.default_rng(seed).permutation(data.N)[: data.used]
+        V = _batch(whole, K, data_home) if data.used == data.N else orthonormal(batch_components(X[order], K))
+        made = Problem(X, order, data.D, V, None, raw=raw)
+    if track is None:
+        return made
+    truth = made.truth if made.truth is not None and made.truth.shape[1] == K else made.V
+    rows, present = tracked(track, np.asarray(made.X)[made.order], truth, seed)
+    return Problem(rows, np.arange(len(rows)), data.D, made.V, made.truth, present, bool(np.isnan(rows).any()))

@@ -1,0 +1,321 @@
+"""Evaluation of your own algorithm on your own data, beside the built-in ones; and ``psp bench``, the same for everybody else's.
+
+>>> import numpy as np
+>>> from sklearn.decomposition import IncrementalPCA
+>>> from online_psp.suite import Plan, evaluate
+>>> X = np.random.default_rng(0).standard_normal((300, 20)) * np.r_[5.0, 4.0, np.full(18, 0.1)]
+>>> result = evaluate(X, K=2, algorithms={"IncrementalPCA": IncrementalPCA}, plan=Plan(trials=1, jobs=0))
+>>> sorted(result.errors())[:3]
+['CCIPCA', 'FSM γ=0.6', 'FSM γ=1.5']
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from online_psp.datasets.registry import locate
+from online_psp.metrics import check_directions
+from online_psp.suite import pictures, tables
+from online_psp.suite.data import TRACKS, Data, Track, find, problem
+from online_psp.suite.measure import Trial, moments
+from online_psp.suite.methods import FAMILY, MEMORY, OURS, PAPER, PEER, Method, check, contest, told_apart, yours
+from online_psp.suite.pages import Section, write_page
+from online_psp.suite.rows import DONE, INTERVALS, SCORE, Row, by, distinct, median, read_rows, select, version
+from online_psp.suite.run import How, run
+from online_psp.suite.tables import number
+
+_MOMENTS = 30
+ONLINE_PCA_FIT = "OnlinePCA fit"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parameters of an evaluation.
+
+    Attributes
+    ----------
+    trials, epochs, seed : int
+        Number of orders of the samples (or of draws of generated ones), passes over them, and the seed of the first order.
+    tracks : tuple of str
+        Keys of `online_psp.suite.data.TRACKS`; if empty, the data is used as it is.
+    builtin, family : bool
+        Whether to run the paper's algorithms and OnlinePCA beside the given ones, and every rival too.
+    batch : int or None
+        Rows per call of ``partial_fit``; 5 K by default.
+    timeout : float or None
+        Most seconds that a trial of a method may take.
+    jobs : int
+        Number of processes at a time; with more than one, they disturb each other's times. Every method has one of its own. 0 runs
+        everything in this process, without figures for memory.
+    resume : bool
+        Whether to keep results of this package's methods that the folder already has. Your own are always measured again.
+    """
+
+    trials: int = 3
+    epochs: int = 1
+    seed: int = 0
+    tracks: tuple[str, ...] = ()
+    builtin: bool = True
+    family: bool = False
+    batch: int | None = None
+    timeout: float | None = None
+    jobs: int = 1
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"The seed must be at least 0; got {self.seed}.")
+        for name in ("trials", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        unknown = [name for name in self.tracks if name not in TRACKS]
+        if unknown:
+            raise ValueError(f"There is no track {unknown[0]!r}; there are {', '.join(TRACKS)}.")
+        if self.tracks and self.epochs > 1:
+            raise ValueError("A track is a single pass: leave epochs at 1.")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of an evaluation."""
+
+    rows: list[Row]
+    command: str = ""
+
+    def errors(self) -> dict[str, float]:
+        """The median score by method, on the first track: the error after the last sample, or its mean over time if the truth drifts."""
+        return {label: found.value for label, found in tables.scores(select(self.rows, track=self.rows[0].track)).items()}
+
+    def table(self) -> str:
+        """Error, time and memory of every method, best first, as Markdown."""
+        return tables.to_markdown(tables.comparison(self.rows))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a picture for every track, and report.html, into a folder; returns the path of the report."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        sections = []
+        for (track,), mine in by(self.rows, "track").items():
+            picture = None
+            if select(mine, metric=SCORE):
+                figure, name = pictures.evaluation(mine), f"evaluation{'_' + track.replace(' ', '').replace('%', '') if track else ''}"
+                pictures.save(figure, folder / f"{name}.png")
+                picture = pictures.save(figure, folder / f"{name}.svg")
+            text = _TRACK_TEXT if track else _TEXT
+            sections.append(Section(track or "Error against samples seen", text, picture, tuple(tables.comparison(mine))))
+        first = self.rows[0]
+        facts = {
+            "data": f"{first.data}, {first.N} × {first.D}, checksum {first.checksum or 'none'}",
+            "seeds": ", ".join(map(str, distinct(self.rows, "seed"))),
+        }
+        return write_page(folder / "report.html", "Evaluation of streaming PCA", sections, facts=facts, command=self.command)
+
+
+_TEXT = (
+    "Rows are standardised (mean subtracted, divided by the mean norm). Err_batch is the distance of the subspace found to that of "
+    "batch PCA, Err_pop to that of the generator, from 0 (equal) to 1.41 (orthogonal). Lines are medians over the orders of the samples, "
+    "bands the range between the quartiles. Times are processor time of one thread, of a pass in which the components are asked for once, at "
+    "the end. Memory is the peak resident size of the method's own process, and what of it came after the first row; the table's title has the "
+    "size of all rows to compare with. " + INTERVALS
+)
+_TRACK_TEXT = (
+    "The error is the distance to the subspace that is right at the moment, from 0 (equal) to 1.41 (orthogonal). The ranking is by the "
+    "last error, where the truth drifts by the mean over time. Times and memory as for the plain stream. " + INTERVALS
+)
+
+Algorithms = Mapping[str, str | Callable[..., Any]]
+
+
+def evaluate(
+    data: ArrayLike | str | Path,
+    K: int | None = None,
+    algorithms: Algorithms | None = None,
+    *,
+    plan: Plan | None = None,
+    out: str | Path | None = None,
+    key: str | None = None,
+    data_home: str | Path | None = None,
+    progress: bool = False,
+    command: str = "",
+) -> Evaluation:
+    """Run algorithms on data, and measure their distance from batch PCA along the way, their time and their memory.
+
+    Parameters
+    ----------
+    data : (N, D) or str or Path
+        Rows, a name or file for `online_psp.datasets.registry.load`, or a generated family such as ``spiked:D=1024,K=16,rho=0.01``, of which
+        the population is known, so that there is Err_pop as well.
+    K : int, optional
+        Number of directions to find; for generated data, that of the data by default.
+    algorithms : mapping of label to class, function or "module:Class"
+        Anything that `online_psp.suite.methods` describes.
+    plan : Plan, optional
+        Trials, tracks, processes and time limit.
+    out : str or Path, optional
+        Folder for rows, pictures and report.
+    key : str, optional
+        Array to read from a .npz or .mat file.
+    data_home : str or Path, optional
+        Folder of the data sets.
+    progress : bool
+        Whether to show what is running.
+    command : str
+        Command that repeats this, for the report.
+    """
+    plan, source = plan or Plan(), find(data, key, data_home)
+    K = source.K or None if K is None else K
+    if K is None:
+        raise ValueError("Pass K, the number of directions to find: it is known for generated data only.")
+    if not 1 <= K <= min(source.used, source.D):
+        raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
+    own = [_method(label, given, plan.batch) for label, given in (algorithms or {}).items()]
+    builtin = [*(PAPER if plan.builtin else ()), *(FAMILY if plan.family else ())]
+    given = told_apart(own, builtin)
+    methods = [*given, *(method for method in builtin if method not in given)]
+    if not methods:
+        raise ValueError("There is nothing to evaluate: name an algorithm, or keep the built-in ones.")
+    for method in methods:  # report what is missing before anything runs
+        check(method, K, source.D)
+    first = problem(source, K, plan.seed, None, data_home)
+    check_directions(np.asarray(first.X), first.V)
+    tracks: list[Track | None] = [track for name in plan.tracks for track in TRACKS[name]] or [None]
+    trials = [
+        Trial(
+            "evaluation",
+            source,
+            method,
+            K,
+            seed,
+            plan.epochs,
+            ("err_present",) if track else ("err_batch", "err_pop") if first.truth is not None and source.K == K else ("err_batch",),
+            _when(source.used * plan.epochs, K, track),
+            track,
+            scored=True,
+        )
+        for track in tracks
+        for seed in range(plan.seed, plan.seed + plan.trials)
+        for method in methods
+    ]
+    how = How(plan.jobs, True, plan.timeout, plan.resume, data_home, progress)
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch if out is None else out) / "rows.csv"
+        read_rows(path)  # raises an error in place of overwriting some other file
+        result = Evaluation(run(trials, path, how), command)
+    if out is not None:
+        result.save(out)
+    return result
+
+
+def _when(total: int, K: int, track: Track | None) -> tuple[int, ...]:
+    """Moments evenly spaced on a logarithmic axis; on a track evenly in time, because a change may come at any time."""
+    if track is None:
+        return moments(total, min(2 * K, total), _MOMENTS)
+    return tuple(int(t) for t in np.unique(np.linspace(0, total, _MOMENTS + 1)[1:].round()) if t >= 1)
+
+
+def _method(label: str, given: str | Callable[..., Any], batch: int | None) -> Method:
+    from dataclasses import replace
+
+    if isinstance(given, str):
+        return replace(yours(given, batch), label=label)
+    name = f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
+    return replace(yours(name, batch), label=label, made=given)
+
+
+def labelled(texts: Sequence[str]) -> dict[str, str]:
+    """Unique labels for algorithms as named on the command line, none of them that of a built-in one."""
+    methods = told_apart([yours(text) for text in texts], [*PAPER, *FAMILY])
+    return {method.label: text for method, text in zip(methods, dict.fromkeys(texts), strict=True)}
+
+
+# psp bench: everybody at several settings, on three sets
+
+
+def compare(
+    names: Sequence[str] = (),
+    K: int | None = None,
+    only: Sequence[str] = (),
+    *,
+    quick: bool = False,
+    most: int | None = None,
+    repeats: int | None = None,
+    jobs: int = 1,
+    out: str | Path = "psp-bench",
+    progress: bool = False,
+) -> list[Row]:
+    """Time, error and memory of ours and of others on the same rows; by default two generated sets, and MNIST or the digits.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Data, as `evaluate` takes it.
+    only : sequence of str
+        Parts of the names of methods; all of them by default.
+    most : int, optional
+        Most rows of a set; 20,000 by default, 1,500 with `quick`.
+    """
+    size = "N=1500,D=256,K=8" if quick else "N=6000,D=1024,K=16"
+    names = names or (f"spiked:{size}", f"power-law:{size}", "mnist" if locate("mnist") is not None else "digits")
+    methods = [method for method in contest() if not only or any(part.lower() in method.label.lower() for part in only)]
+    if not methods:
+        raise ValueError(f"No method has {' or '.join(only)} in its name; there are: {', '.join(method.label for method in contest())}.")
+    methods = [method for method in methods if "proSVD" not in method.label or version("proSVD")]
+    found = list[Row]()
+    for name in names:
+        source = find(name, most=most or (1500 if quick else 20_000))
+        k = K or source.K or min(8 if quick else 16, max(1, source.D // 8))
+        if not 1 <= 2 * k <= min(source.used, source.D):
+            raise ValueError(f"K must be between 1 and {min(source.used, source.D) // 2} for {name}, with 2K directions kept; got {k}.")
+        first = problem(source, k, 0)
+        check_directions(np.asarray(first.X), first.V)
+        trials = [
+            Trial("bench", source, method, k, 0, 1, ("err_batch",), (source.used,), scored=True, repeats=repeats or (1 if quick else 3))
+            for method in methods
+        ]
+        found += run(trials, Path(out) / f"{len(found)}.csv", How(jobs, True, resume=False, progress=progress))
+        (Path(out) / f"{len(found)}.csv").unlink(missing_ok=True)
+    return found
+
+
+def statements(rows: Sequence[Row]) -> list[str]:
+    """OnlinePCA beside every other streaming method at equal time and at equal error, whatever the outcome; one set's rows."""
+    figures = {
+        label: (1e6 * median(row.value / row.t for row in select(mine, metric=DONE)), found.value, mine[0].kind)
+        for label, found in tables.scores(rows).items()
+        for mine in [select(rows, label=label)]
+    }
+    if ONLINE_PCA_FIT not in figures:
+        return []
+    time, error, _ = figures[ONLINE_PCA_FIT]
+    peers = {label: (t, e) for label, (t, e, kind) in figures.items() if kind not in (OURS, MEMORY) and kind == PEER}
+    if not peers:
+        return []
+
+    def told(label: str) -> str:
+        return f"{label} ({peers[label][0]:.1f} µs, error {number(peers[label][1])})"
+
+    mine = f"OnlinePCA ({time:.1f} µs, error {number(error)})"
+    fast = [label for label, (t, _) in peers.items() if t <= time]
+    good = [label for label, (_, e) in peers.items() if e <= error]
+    lines = [f"Equal time: no peer is as fast as {mine} at any setting tried."]
+    if fast:
+        best = min(fast, key=lambda label: peers[label][1])
+        lines = [f"Equal time: of the peers as fast as {mine}, the most accurate is {told(best)}: {peers[best][1] / error:.2g} times its error."]
+    if good:
+        best = min(good, key=lambda label: peers[label][0])
+        lines.append(f"Equal error: of the peers as accurate, the fastest is {told(best)}: {peers[best][0] / time:.2g} times its time.")
+    else:
+        best = min(peers, key=lambda label: peers[label][1])
+        lines.append(f"Equal error: no peer is as accurate at any setting tried; the nearest is {told(best)}.")
+    default = "IncrementalPCA (batch 5D)"
+    if default in peers:
+        t, e = peers[default]
+        lines.append(f"Default against default: IncrementalPCA takes {t / time:.2g} times the time at {e / error:.2g} times the error.")
+    return lines

@@ -1,0 +1,461 @@
+"""Who learns: one registry of methods, and one interface to all of them, whoever wrote them.
+
+A method names an algorithm: one of this package ("fsm"), a rival ("rival:adaoja"), an in-place loop ("loop:fsm"), another package or batch
+PCA ("peer:prosvd", "batch:randomized"), or a class of yours ("module:Class"): anything with
+
+- ``fit_next(x)`` and ``get_components() -> (D, K)``, made as ``Class(K, D, …)``; ``fit_block(X)`` is used if there is one; or
+- ``partial_fit(X)`` and ``components_ (K, D)``, made as ``Class(n_components=K, …)``, as in scikit-learn; or
+- ``learn_one(x)`` and ``transform_one(x)`` of dictionaries, as in river.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from online_psp.algorithms import ALGORITHMS
+from online_psp.engine.types import Array, Floats
+from online_psp.pca import OnlinePCA
+from online_psp.suite.baselines import BASELINES, started
+from online_psp.suite.rivals import RIVALS, RivalModel
+
+OURS, LOOP, PEER, MEMORY, YOURS = "online-psp", "in-place loop", "peer", "in memory", "yours"
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm with its parameters: one line of a table, one curve of a picture.
+
+    Attributes
+    ----------
+    label : str
+    algorithm : str
+        See the module's text.
+    options : tuple of (name, value)
+        Keyword arguments of the constructor; a value that is a function is called with K and D.
+    kind : str
+        OURS, LOOP, PEER, MEMORY or YOURS.
+    batch : callable or int or None
+        Rows per call of ``partial_fit``, also from K and D; as they come if None.
+    times : int
+        Directions kept, as a multiple of K, of which the leading K are read.
+    by_row : bool
+        Whether rows are given one by one.
+    made : class or callable or None
+        A class of the caller, in place of the algorithm's name.
+    """
+
+    label: str
+    algorithm: str
+    options: tuple[tuple[str, Any], ...] = ()
+    kind: str = OURS
+    batch: Callable[[int, int], int] | int | None = None
+    times: int = 1
+    by_row: bool = False
+    made: Callable[..., Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The algorithm with its options, as the command line takes it."""
+        several = [f"{name}={value}" for name, value in self.options if not callable(value)]
+        return ",".join([self.algorithm, *several]) + (f" (batches of {self.batch})" if isinstance(self.batch, int) else "")
+
+
+class Learner:
+    """Learns from rows, and gives a basis: here, of anything with ``fit_block`` and ``get_components``."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def feed(self, X: Floats) -> None:
+        """Learn from rows, (n, D)."""
+        self.model.fit_block(X)
+
+    def flush(self) -> None:
+        """Learn from rows that are held back: called after the last row."""
+
+    def basis(self) -> Array:
+        """The subspace so far, (D, K)."""
+        return np.asarray(self.model.get_components())
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether NaN counts as a missing value: ``handles_missing = True``, or scikit-learn's tag ``allow_nan``."""
+        if hasattr(self.model, "handles_missing"):
+            return bool(self.model.handles_missing)
+        try:
+            return bool(self.model.__sklearn_tags__().input_tags.allow_nan)
+        except AttributeError:
+            return False
+
+
+class RowLearner(Learner):
+    """The same, row by row."""
+
+    def feed(self, X: Floats) -> None:
+        """Learn from rows, (n, D)."""
+        for x in X:
+            self.model.fit_next(x)
+
+
+class EstimatorLearner(Learner):
+    """A scikit-learn estimator with ``partial_fit`` and ``components_``.
+
+    The result of IncrementalPCA depends on its batches, so these must not depend on when it is read: it gets `batch` rows at a time.
+    """
+
+    def __init__(self, model: Any, batch: int | None) -> None:
+        super().__init__(model)
+        self.batch, self.held, self.fitted = batch, list[Floats](), False
+
+    def feed(self, X: Floats) -> None:
+        """Learn from rows, (n, D), as soon as they fill a batch."""
+        rows = np.concatenate([*self.held, X]) if self.held else X
+        size = self.batch or len(rows)
+        whole = len(rows) - len(rows) % size
+        for start in range(0, whole, size):
+            self._fit(rows[start : start + size])
+        self.held = [rows[whole:]] if whole < len(rows) else []
+
+    def _fit(self, rows: Floats) -> None:
+        self.model.partial_fit(rows)
+        self.fitted = True
+
+    def flush(self) -> None:
+        """Learn from the rows that did not fill a batch."""
+        if self.held:
+            self._fit(np.concatenate(self.held))
+            self.held = []
+
+    def basis(self) -> Array:
+        """The subspace as of the last full batch, (D, K); before the first, that of a copy that has seen the rows held back."""
+        model = self.model
+        if not self.fitted and self.held:
+            model = copy.deepcopy(model)
+            model.partial_fit(np.concatenate(self.held))
+        return np.asarray(model.components_).T
+
+
+class DictLearner(Learner):
+    """A river-style transformer of dictionaries from the number of a feature to its value.
+
+    Its basis comes from D calls: ``transform_one`` of each unit vector, minus ``transform_one`` of zero.
+    """
+
+    def __init__(self, model: Any, D: int) -> None:
+        super().__init__(model)
+        self.D = D
+
+    def feed(self, X: Floats) -> None:
+        """Learn from rows, (n, D), one by one."""
+        for x in X.tolist():
+            self.model.learn_one(dict(enumerate(x)))
+
+    def basis(self) -> Array:
+        """The subspace so far, (D, K)."""
+        zero = self._transform(np.zeros(self.D))
+        return np.array([self._transform(unit) - zero for unit in np.eye(self.D)])
+
+    def _transform(self, x: Floats) -> Floats:
+        return np.array(list(self.model.transform_one(dict(enumerate(x.tolist()))).values()), dtype=np.float64)
+
+
+# What has no class of its own elsewhere: each is made as Class(K, D, …) and has fit_next or fit_block, and get_components
+
+
+class Loop:
+    """The published update of an algorithm, in place, a row at a time: what "times faster" is against."""
+
+    def __init__(self, name: str, K: int) -> None:
+        self.name, self.K, self.first, self.t = name, K, list[Floats](), 0
+        self.model: Any = None
+
+    def fit_next(self, x: Floats) -> None:
+        if self.model is None:
+            self.first.append(np.array(x))
+            if len(self.first) < self.K:
+                return
+            module: Any = importlib.import_module(ALGORITHMS[self.name].__module__)
+            self.model = started(self.name, *module.reference_start(np.linalg.qr(np.array(self.first).T)[0]))
+            rows, self.first = self.first, []
+        else:
+            rows = [x]
+        for row in rows:
+            self.t += 1
+            self.model.step(row, *BASELINES[self.name].rates(self.t, 2.0))
+
+    def get_components(self) -> Array:
+        return np.asarray(self.model.basis() if self.model is not None else np.linalg.qr(np.array(self.first).T)[0])
+
+
+class ProSVD:
+    """proSVD (Draelos et al., "Bubblewrap", 2021): incremental SVD whose basis turns as little as possible.
+
+    It takes samples as columns, does not centre, and starts from the QR of its first rows.
+    """
+
+    def __init__(self, K: int, D: int, block: int, half_life: float | None = None) -> None:
+        from proSVD import proSVD
+
+        decay = {} if half_life is None else {"decay_alpha": 2.0 ** (-block / half_life / 2.0)}
+        self.model, self.K, self.block = proSVD(k=K, w_len=block, track_prev=False, **decay), K, block
+        self.held, self.begun = np.zeros((0, D)), False
+
+    def fit_block(self, X: Floats) -> None:
+        rows = np.concatenate([self.held, X])
+        if not self.begun and len(rows) >= self.K:
+            self.model.initialize(rows[: self.K].T)
+            rows, self.begun = rows[self.K :], True
+        while self.begun and len(rows) >= self.block:
+            self.model.updateSVD(rows[: self.block].T)
+            rows = rows[self.block :]
+        self.held = rows
+
+    def get_components(self) -> Array:
+        if len(self.held) and self.begun:
+            self.model.updateSVD(self.held.T)
+            self.held = self.held[:0]
+        return np.asarray(self.model.Q @ np.linalg.svd(self.model.B)[0])
+
+
+class Batch:
+    """scikit-learn's PCA of all rows at once: the ceiling, and no contestant."""
+
+    def __init__(self, solver: str, K: int) -> None:
+        self.solver, self.K, self.rows = solver, K, list[Floats]()
+
+    def fit_block(self, X: Floats) -> None:
+        self.rows.append(X)
+
+    def get_components(self) -> Array:
+        from sklearn.decomposition import PCA
+
+        self.rows = [np.concatenate(self.rows)]
+        return np.asarray(PCA(self.K, svd_solver=self.solver, random_state=0).fit(self.rows[0]).components_.T)
+
+
+# From a method to a learner
+
+
+_FAMILIES: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "rival": lambda name, K, D, **options: RivalModel(RIVALS[name], K, D, **options),
+        "loop": lambda name, K, D: Loop(name, K),
+        "peer": lambda name, K, D, **options: {"prosvd": ProSVD}[name](K, D, **options),
+        "batch": lambda name, K, D: Batch(name, K),
+    }
+)
+
+
+def build(method: Method, K: int, D: int) -> Learner:
+    """A learner for K directions of D features; raises an error that says what is wrong with a class."""
+    k = method.times * K
+    options = {name: value(K, D) if callable(value) and method.kind == PEER else value for name, value in method.options}
+    batch = method.batch(K, D) if callable(method.batch) else method.batch
+    family, _, name = method.algorithm.partition(":")
+    if method.made is None and family in _FAMILIES:
+        model = _FAMILIES[family](name, k, D, **options)
+    else:
+        make: Callable[..., Any] = method.made or ALGORITHMS.get(method.algorithm) or resolve(method.algorithm)
+        model = make(n_components=k, **options) if _by_keyword(make) else make(k, D, **options)
+    return wrap(model, method.by_row, batch, D)
+
+
+def wrap(model: Any, by_row: bool = False, batch: int | None = None, D: int = 0) -> Learner:
+    """One interface for a model of any of the three kinds."""
+    if hasattr(model, "fit_next") or hasattr(model, "fit_block"):
+        if hasattr(model, "get_components"):
+            return Learner(model) if hasattr(model, "fit_block") and not by_row else RowLearner(model)
+        if by_row and hasattr(model, "components_"):
+            return _NextOfEstimator(model, None)
+    if hasattr(model, "partial_fit"):
+        return EstimatorLearner(model, batch)
+    if hasattr(model, "learn_one") and hasattr(model, "transform_one"):
+        return DictLearner(model, D)
+    missing = [name for name in ("fit_next", "get_components", "partial_fit", "learn_one", "transform_one") if not hasattr(model, name)]
+    raise TypeError(
+        f"{type(model).__name__} must implement fit_next(x) and get_components(), or partial_fit(X) and components_, or learn_one(x) and "
+        f"transform_one(x). Missing: {', '.join(missing)}."
+    )
+
+
+class _NextOfEstimator(EstimatorLearner):
+    """OnlinePCA, row by row."""
+
+    def feed(self, X: Floats) -> None:
+        if not self.fitted:
+            self._fit(X[:1])
+            X = X[1:]
+        for x in X:
+            self.model.fit_next(x)
+
+
+def _by_keyword(make: Callable[..., Any]) -> bool:
+    """Whether a class is constructed like those of scikit-learn and river."""
+    if not inspect.isclass(make) or hasattr(make, "get_components"):
+        return False
+    return hasattr(make, "partial_fit") or (hasattr(make, "learn_one") and "n_components" in inspect.signature(make).parameters)
+
+
+def resolve(algorithm: str) -> Callable[..., Any]:
+    """The class, or the function that makes a model, that ``module:Class`` names."""
+    module, _, attribute = algorithm.partition(":")
+    if not attribute:
+        known = ", ".join([*ALGORITHMS, *(f"rival:{name}" for name in RIVALS)])
+        raise ValueError(f"There is no algorithm {algorithm!r}: name one of {known}, or module:Class for your own.")
+    try:
+        target: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            target = getattr(target, part)
+    except (Exception, SystemExit) as error:  # the import may raise anything
+        hint = f" Write {module.removesuffix('.py')}:{attribute}." if module.endswith(".py") else ""
+        raise ValueError(f"{algorithm!r} cannot be imported: {type(error).__name__}: {error}.{hint}") from error
+    if not callable(target):
+        raise ValueError(f"{algorithm!r} is not a class or a function that makes a model.")
+    found: Callable[..., Any] = target
+    return found
+
+
+def check(method: Method, K: int, D: int) -> None:
+    """Raise an error that says what is wrong with a method, before anything runs."""
+    if method.algorithm.startswith("rival:") and method.algorithm.partition(":")[2] not in RIVALS:
+        raise ValueError(f"There is no rival {method.algorithm!r}: there are {', '.join(RIVALS)}.")
+    try:
+        build(method, K, D)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise TypeError(f"{method.label} cannot be made: {error}") from error
+
+
+def check_basis(basis: Array, K: int, D: int) -> Floats:
+    """The basis of a learner with its leading K columns; raises an error that says what is wrong with it."""
+    if basis.ndim != 2 or basis.shape[0] != D or basis.shape[1] < K:
+        raise ValueError(f"the basis has shape {basis.shape}; it must be (D, K) = ({D}, {K}).")
+    if basis.dtype.kind not in "fiub":
+        raise ValueError(f"the basis is of {basis.dtype}; it must be real numbers.")
+    found = np.asarray(basis[:, :K], dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise ValueError("the basis is not finite.")
+    return found
+
+
+# Names
+
+
+def yours(text: str, batch: int | None = None) -> Method:
+    """A method from ``name`` or ``module:Class``, with options after commas: ``fsm,gamma=0.6``."""
+    algorithm, *settings = (part.strip() for part in text.split(","))
+    options = []
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"{setting!r} in {text!r} is not an option: write name=value.")
+        try:
+            options.append((name, ast.literal_eval(value)))
+        except (ValueError, SyntaxError):
+            options.append((name, value))
+    kind = OURS if algorithm in ALGORITHMS else PEER if algorithm.startswith("rival:") else YOURS
+    return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch=batch or _5K)
+
+
+def told_apart(given: Sequence[Method], known: Sequence[Method]) -> list[Method]:
+    """The given methods without repeats; a label that another method has too is extended by the algorithm."""
+    meant: dict[str, set[str]] = {}
+    for method in (*known, *given):
+        meant.setdefault(method.label, set()).add(method.text)
+    return [
+        replace(method, label=f"{method.label} [{method.text}]") if len(meant[method.label]) > 1 else method
+        for method in dict.fromkeys(given)
+    ]
+
+
+def _5K(K: int, D: int) -> int:
+    return 5 * K
+
+
+def fsm(gamma: float) -> Method:
+    """FSM with step sizes ``2/(gamma t + 5)``."""
+    return Method(f"FSM γ={gamma}", "fsm", (("gamma", gamma),))
+
+
+def sm(gamma: float) -> Method:
+    """SM with the same step sizes; FSM must equal it."""
+    return Method(f"SM γ={gamma}", "sm", (("gamma", gamma),))
+
+
+IPCA, CCIPCA = Method("IPCA", "ipca"), Method("CCIPCA", "ccipca")
+FIVE = (IPCA, CCIPCA, fsm(0.6), fsm(1.5), fsm(2.0))
+"""The curves of the paper."""
+ONLINE_PCA = Method("OnlinePCA", "online_psp.pca:OnlinePCA")
+PAPER = (*FIVE, ONLINE_PCA)
+FAMILY = tuple(Method(rival.title, f"rival:{name}", kind=PEER) for name, rival in RIVALS.items())
+
+
+def contest() -> list[Method]:
+    """The methods of ``psp bench``: ours at their defaults, the in-place loops, and others at several settings each."""
+    return [*_ours(), *_peers()]
+
+
+def _ours() -> Iterator[Method]:
+    for name in ALGORITHMS:
+        yield Method(f"{name.upper()} fit_block", name)
+        yield Method(f"{name.upper()} fit_next", name, by_row=True)
+        yield Method(f"{name.upper()} in-place loop", f"loop:{name}", kind=LOOP, by_row=True)
+    yield replace(fsm(0.6), label="FSM fit_block, γ=0.6")
+    yield replace(ONLINE_PCA, label="OnlinePCA fit")
+    yield replace(ONLINE_PCA, label="OnlinePCA fit_next", by_row=True)
+
+
+_ROWS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {
+        "K": lambda K, D: K,
+        "2K": lambda K, D: 2 * K,
+        "4K": lambda K, D: 4 * K,
+        "5K": _5K,
+        "8K": lambda K, D: 8 * K,
+        "20K": lambda K, D: 20 * K,
+        "5D": lambda K, D: 5 * D,
+    }
+)
+
+
+def _peers() -> Iterator[Method]:
+    """Every setting is named in brackets after the method."""
+
+    def several(name: str, algorithm: str, option: str | None, sizes: Sequence[str], times: int = 1, **more: Any) -> Iterator[Method]:
+        for size in sizes:
+            options = (*([(option, _ROWS[size])] if option else []), *more.items())
+            told = ", ".join([f"{option or 'batch'} {size}", *(f"{key} {value}" for key, value in more.items())])
+            cut = ", 2K cut to K" if times == 2 else ""
+            yield Method(f"{name} ({told}{cut})", algorithm, options, PEER, batch=None if option else _ROWS[size], times=times)
+
+    incremental = "sklearn.decomposition:IncrementalPCA"
+    yield from several("IncrementalPCA", incremental, None, ("K", "5K", "5D"))
+    yield from several("IncrementalPCA", incremental, None, ("2K", "5K", "5D"), 2)
+    yield from several("proSVD", "peer:prosvd", "block", ("K", "5K", "20K"))
+    yield from several("proSVD", "peer:prosvd", "block", ("K", "2K", "5K"), 2)
+    yield from FAMILY_AT_DEFAULTS
+    yield from several("AdaOja", "rival:adaoja", "block", ("K", "5K", "20K"))
+    yield from several("AdaOja", "rival:adaoja", "block", ("5K",), 2)
+    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"))
+    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"), iterations=3)
+    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"), 2, iterations=3)
+    yield from several("Frequent Directions", "rival:frequent_directions", "sketch", ("4K", "8K"))
+    yield from several("Incremental SVD", "rival:isvd", "block", ("K", "5K"))
+    yield from several("Incremental SVD", "rival:isvd", "block", ("2K",), 2)
+    for solver in ("randomized", "covariance_eigh"):
+        yield Method(f"PCA ({solver})", f"batch:{solver}", kind=MEMORY)
+
+
+FAMILY_AT_DEFAULTS = tuple(
+    replace(method, label=f"{method.label} (default)") for method in FAMILY if not RIVALS[method.algorithm.partition(":")[2]].handles_missing
+)

@@ -1,0 +1,283 @@
+"""Runs records, saves their rows as they come, and continues where a run stopped.
+
+Methods learn in processes of their own, which loky starts: one process for each method where memory is measured, otherwise one for each
+core. A process that is killed, or takes too long, is a failed row; the next trial gets a new one.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as PassedError
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from joblib.externals.loky import process_executor
+
+from online_psp.suite.data import Problem, problem
+from online_psp.suite.measure import GROWTH, PEAK, Outcome, Trial, measure
+from online_psp.suite.rows import Row, append_rows, code_digest, finished, origin, read_rows, stamped, write_rows
+from online_psp.suite.speed import Timing, time_steady
+
+Record: TypeAlias = Trial | Timing
+
+_START_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class How:
+    """How records are run.
+
+    Attributes
+    ----------
+    jobs : int
+        Number of processes at a time; more than one disturb each other's caches. 0 runs everything in this process, without figures for
+        memory.
+    apart : bool
+        Whether every method has a process of its own, that does not hold the rows: for memory, and for methods that may crash.
+    timeout : float or None
+        Most seconds that a trial may take.
+    resume : bool
+        Whether rows of an earlier run are kept, if the same code has measured them and they are not of a user's algorithm.
+    data_home : str or Path or None
+        Folder of the data sets.
+    progress : bool
+        Whether to show what is running.
+    """
+
+    jobs: int = 1
+    apart: bool = False
+    timeout: float | None = None
+    resume: bool = True
+    data_home: str | Path | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.jobs < 0:
+            raise ValueError(f"jobs must be at least 1; got {self.jobs}.")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"The timeout must be more than 0 seconds; got {self.timeout:g}.")
+
+
+def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> list[Row]:
+    """Run records; their rows are added to a CSV file as they come, and are in the order of the records at the end.
+
+    Records that the file already has are not run again. Rows that other code has measured are moved to a file beside it.
+    """
+    how, path = how or How(), Path(path)
+    origin()  # of the code that runs now: files may change before the end
+    have = finished(_fresh(path)) if how.resume else {}
+    for record in records:
+        if isinstance(record, Trial) and (record.again or (record.pictured is not None and not arrays_path(path, record.key).exists())):
+            have.pop(record.key, None)
+    write_rows(path, (row for rows in have.values() for row in rows))
+    missing = [record for record in records if record.key not in have]
+    with ExitStack() as stack:
+        tell = stack.enter_context(_Progress(len(records), len(missing))) if how.progress else None
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="psp-suite-")))
+        outcomes = _outcomes(missing, how, folder)
+        stack.callback(outcomes.close)
+        for record, (rows, arrays) in outcomes:
+            if arrays:
+                np.savez_compressed(arrays_path(path, record.key), **arrays)  # type: ignore[arg-type]
+            have[record.key] = stamped(rows)
+            append_rows(path, have[record.key])
+            if tell is not None:
+                tell.done(record.title)
+    wanted = list(dict.fromkeys(record.key for record in records))
+    others = [key for key in have if key not in set(wanted)]
+    write_rows(path, (row for key in (*wanted, *others) for row in have[key]))
+    return [row for key in wanted for row in have[key]]
+
+
+def complete(records: Sequence[Record], path: Path) -> list[Row] | None:
+    """The rows of the records if all of them are in the file, otherwise None."""
+    have = finished(read_rows(path))  # keys depend on the code: rows of other code are not among them
+    pictured = [record.key for record in records if isinstance(record, Trial) and record.pictured is not None]
+    if not all(record.key in have for record in records) or not all(arrays_path(path, key).exists() for key in pictured):
+        return None
+    return [row for record in records for row in have[record.key]]
+
+
+def arrays_path(path: Path, key: str) -> Path:
+    """The file of a record's pictures, beside its rows."""
+    return path.with_name(f"{path.stem}_{key}.npz")
+
+
+def _fresh(path: Path) -> list[Row]:
+    """The rows of a file that this code has measured; the others are set aside."""
+    rows = read_rows(path)
+    stale = [row for row in rows if row.code != code_digest()]
+    if stale:
+        aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
+        write_rows(aside, [*read_rows(aside), *stale])
+    return [row for row in rows if row.code == code_digest()]
+
+
+# Processes
+
+
+def _outcomes(records: Sequence[Record], how: How, folder: Path) -> Iterator[tuple[Record, Outcome]]:
+    """Run records, and give their outcomes as they come."""
+    if how.jobs == 0:
+        for record in records:
+            rows, arrays = _here(record, None, how.data_home)
+            yield record, ([row for row in rows if row.metric not in (PEAK, GROWTH)], arrays)
+        return
+    stored = _Stored(folder, how.data_home) if how.apart else None
+    lanes: dict[Any, list[Record]] = {}
+    for record in records:
+        lanes.setdefault(_lane(record, how.apart), []).append(record)
+    jobs = 1 if any(isinstance(record, Timing) for record in records) else how.jobs  # timings run alone
+    waiting: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Record, Outcome] | BaseException] = queue.SimpleQueue()
+    for lane in lanes.values():
+        waiting.put(lane)
+    workers = [_Worker(how.timeout) for _ in range(min(jobs, max(1, len(lanes))))]
+
+    def work(worker: _Worker) -> None:
+        try:
+            while lane := _next(waiting):
+                for record in lane:
+                    done.put((record, worker.run(record, stored(record) if stored else None, how.data_home)))
+                if how.apart:
+                    worker.end()
+        except BaseException as error:
+            done.put(error)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        try:
+            for worker in workers:
+                pool.submit(work, worker)
+            for _ in records:
+                found = done.get()
+                if isinstance(found, BaseException):
+                    raise found
+                yield found
+        finally:
+            while _next(waiting):
+                pass
+            for worker in workers:
+                worker.end(for_good=True)
+
+
+def _next(waiting: queue.SimpleQueue[list[Record]]) -> list[Record]:
+    """The next of them, or an empty list."""
+    try:
+        return waiting.get_nowait()
+    except queue.Empty:
+        return []
+
+
+def _lane(record: Record, apart: bool) -> Any:
+    """What shares a process, one after the other: the trials of a method, or what shares generated rows that take long to make."""
+    if isinstance(record, Timing):
+        return record.D, record.K
+    return record.method if apart else (record.data, record.K, record.seed if record.data.generated else record)
+
+
+def _here(record: Record, given: Problem | None, data_home: str | Path | None) -> Outcome:
+    if isinstance(record, Timing):
+        return time_steady(record), {}
+    return measure(record, given or problem(record.data, record.K, record.seed, record.track, data_home))
+
+
+class _Stored:
+    """The problems of trials with their rows in files, each made once."""
+
+    def __init__(self, folder: Path, data_home: str | Path | None) -> None:
+        self._folder, self._data_home, self._made = folder, data_home, dict[Any, Problem]()
+        self._lock = threading.Lock()
+
+    def __call__(self, record: Record) -> Problem | None:
+        if isinstance(record, Timing):
+            return None
+        which = (record.data, record.K, record.seed, record.track)
+        with self._lock:
+            if which not in self._made:
+                found = problem(*which, self._data_home)
+                self._made[which] = found.stored(self._folder / f"rows{len(self._made)}.f64")
+            return self._made[which]
+
+
+def _start(path: list[str]) -> None:
+    """In a new process: the parent's search path, no Ctrl-C of its own, and no restart where a set that is kept looks like a leak."""
+    sys.path[:] = path
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process_executor._USE_PSUTIL = False
+    import online_psp.suite.measure  # noqa: F401  (imported before anything is timed)
+
+
+def _ready() -> None:
+    """Nothing, in a process that has started."""
+
+
+class _Worker:
+    """One process at a time; a new one where the last was killed, or took too long."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout, self._ended = timeout, False
+        self._pool: Any = None
+
+    def run(self, record: Record, given: Problem | None, data_home: str | Path | None) -> Outcome:
+        """The outcome of a record; that its process was killed, or took too long, is a failure."""
+        try:
+            self._ask(_ready, _START_SECONDS)
+            found: Outcome = self._ask(lambda: _here(record, given, data_home), self._timeout)
+            return found
+        except PassedError:
+            reason = f"stopped: it took more than {self._timeout:g} s"
+        except process_executor.BrokenProcessPool as error:
+            reason = " ".join(str(error).split())
+            reason = "its process was killed" + (f" by {reason[at:].split(')')[0]})" if (at := reason.find("SIG")) >= 0 else "")
+        self.end()
+        if isinstance(record, Timing):
+            raise RuntimeError(f"{record.title}: {reason}. What was done is saved.")
+        return record.failure(reason), {}
+
+    def _ask(self, function: Callable[[], Any], timeout: float | None) -> Any:
+        if self._ended:
+            raise RuntimeError("stopped")
+        if self._pool is None:
+            # PYTHONSAFEPATH, so that a file of the working folder does not replace a module of the same name.
+            environment = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+            self._pool = process_executor.ProcessPoolExecutor(1, env=environment, initializer=_start, initargs=(list(sys.path),))
+        return self._pool.submit(function).result(timeout)
+
+    def end(self, for_good: bool = False) -> None:
+        """End the process, and all that it has started."""
+        self._ended, pool = for_good, self._pool
+        self._pool = None
+        if pool is not None:
+            pool.shutdown(wait=True, kill_workers=True)
+
+
+class _Progress:
+    """A bar with the name of what was done last."""
+
+    def __init__(self, of: int, missing: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        shown = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
+        self._bar = Progress(*shown, console=Console(stderr=True))
+        self._task = self._bar.add_task("", total=of, completed=of - missing)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def done(self, title: str) -> None:
+        """This is done now."""
+        self._bar.update(self._task, advance=1, description=title)

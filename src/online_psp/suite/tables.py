@@ -1,0 +1,250 @@
+"""Rows as tables, for Markdown, the terminal, and pages."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from online_psp.suite.measure import GROWTH, PEAK
+from online_psp.suite.methods import MEMORY
+from online_psp.suite.rows import DONE, FAILED, SCORE, Interval, Row, by, distinct, interval, median, select
+from online_psp.suite.speed import METRIC, WAYS
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+CHECK = "SM γ="
+"""Prefix of the labels of curves that check FSM."""
+SPREAD = " ±1e-15"
+"""Suffix of the labels of curves on perturbed data."""
+FROM_DATA = ", σ² from data"
+"""Suffix of the label of CCIPCA started from variances of the data, which is in the table of spreads, not in a figure."""
+EXACT = 1e-8
+"""Errors below this are batch PCA's own answer, up to rounding."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns."""
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns are aligned to the right."""
+        return [all(line[i][:1] in "-–" or line[i][:1].isdigit() for line in self.lines) for i in range(len(self.header))]
+
+    def to_markdown(self) -> str:
+        """A Markdown table under its title."""
+        cells = [self.header, ("---",) * len(self.header), *self.lines]
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
+        return "\n".join([f"**{self.title}**", "", *lines, ""])
+
+    def to_rich(self) -> RichTable:
+        """For the terminal."""
+        from rich.table import Table as Rich
+        from rich.text import Text
+
+        table = Rich(title=Text(self.title, style="table.title"))  # as text, because brackets in names are not markup
+        for name, numeric in zip(self.header, self.numeric, strict=True):
+            table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        for line in self.lines:
+            table.add_row(*map(Text, line))
+        return table
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Several tables, one after the other."""
+    return "\n".join(table.to_markdown() for table in tables)
+
+
+def number(value: float) -> str:
+    """Three significant figures."""
+    if math.isnan(value):
+        return "–"
+    if value == 0:
+        return "0"
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
+
+
+def micro(seconds: float) -> str:
+    """Microseconds, with a decimal where there are few."""
+    return "–" if math.isnan(seconds) else f"{1e6 * seconds:,.{1 if seconds < 1e-4 else 0}f}"
+
+
+def between(found: Interval) -> str:
+    """An interval, or a dash if there is none."""
+    return "–" if math.isnan(found.low) else f"{number(found.low)} – {number(found.high)}"
+
+
+# The paper's figures
+
+
+def timings(rows: Sequence[Row]) -> list[Table]:
+    """Microseconds per sample, and how many times faster than as published."""
+    tables = []
+    header = ("K", "algorithm", *(f"{way}, µs" for way in WAYS), "fit_next faster by", "fit_block faster by", "runs × samples")
+    for (D,), panel in by(select(rows, metric=METRIC), "D").items():
+        lines = []
+        for (K, algorithm), mine in by(panel, "K", "algorithm").items():
+            runs = [select(mine, kind=way) for way in WAYS]
+            taken = [median(row.value for row in some) for some in runs]
+            gains = [f"{taken[0] / seconds:.1f}×" if not math.isnan(taken[0] / seconds) else "–" for seconds in taken[1:]]
+            lines.append((str(K), algorithm.upper(), *map(micro, taken), *gains, " / ".join(map(_extent, runs))))
+        tables.append(Table(f"Time per sample, D = {D}, one thread, median of runs", header, tuple(lines)))
+    return tables
+
+
+def _extent(runs: Sequence[Row]) -> str:
+    """What a median is of: how many runs, of how many samples each; a star where a single run took longer than was allowed."""
+    sizes = sorted({row.N for row in runs})
+    star = "*" if any(row.note for row in runs) else ""
+    return f"{len(runs)} × {'–'.join(str(size) for size in (sizes[0], sizes[-1])[: len(sizes)])}{star}" if runs else "–"
+
+
+def curves_of(rows: Sequence[Row]) -> list[str]:
+    """The labels of the figures' lines, without the checks of FSM by SM and the runs that show the effect of rounding."""
+    return [label for label in distinct(rows, "label") if not label.startswith(CHECK) and not label.endswith((SPREAD, FROM_DATA))]
+
+
+def spreads(rows: Sequence[Row]) -> list[Table]:
+    """The effect of perturbing the data by 1e-15 on the last error of curves that rounding decides."""
+    place = ("data", "D", "K", "rho", "seed", "metric")
+    lines = []
+    perturbed = [row for row in rows if row.label.endswith(SPREAD) and row.metric.startswith("err_")]
+    for (label, *where), mine in by(perturbed, "label", *place).items():
+        name, end = label.removesuffix(SPREAD), max(row.t for row in mine)
+        plain = median(row.value for row in select(rows, label=name, t=end, **dict(zip(place, where, strict=True))))
+        values = [row.value for row in select(mine, t=end)]
+        data, D, K, rho, _, metric = where
+        told = f"{data.upper()}{f' ρ={rho:.2g}' if rho else ''}"
+        span = f"{number(min(values))} – {number(max(values))}"
+        lines.append((name, told, str(D), str(K), metric.replace("err", "Err"), number(plain), span, str(len(values))))
+    header = ("curve", "data", "D", "K", "error", "unperturbed", "perturbed", "runs")
+    return [Table("Last errors over perturbations of the data by 1e-15, first trial", header, tuple(lines))] if lines else []
+
+
+def skipped(rows: Sequence[Row]) -> list[Table]:
+    """What was left out or failed, how often, and why."""
+    lost = [row for row in rows if row.metric in ("skipped", FAILED)]
+    times = Counter((row.label, row.data, row.track, str(row.D), str(row.K), row.note) for row in lost)
+    lines = tuple((*what, str(count), why) for (*what, why), count in times.items())
+    return [Table("Left out or failed", ("method", "data", "track", "D", "K", "times", "why"), lines)] if lines else []
+
+
+def noise(rows: Sequence[Row]) -> list[Table]:
+    """Median errors for every noise level."""
+    labels, tables = curves_of(rows), []
+    for metric, name in (("err_batch", "Err_batch"), ("err_pop", "Err_pop")):
+        for (D, K), panel in by(select(rows, metric=metric), "D", "K").items():
+            lines = [
+                (f"{rho:.2g}", *(number(median(row.value for row in select(panel, rho=rho, label=label))) for label in labels))
+                for rho in sorted(distinct(panel, "rho"))
+            ]
+            title = f"{name}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials"
+            tables.append(Table(title, ("ρ", *labels), tuple(lines)))
+    return tables
+
+
+def learning(rows: Sequence[Row]) -> list[Table]:
+    """Errors after the last sample and time per sample, by data set and K."""
+    labels, errors, times = curves_of(rows), [], []
+    for (data, K), panel in by(rows, "data", "K").items():
+        found = select(panel, metric="err_batch")
+        last = select(found, t=max(row.t for row in found))
+        errors.append((data.upper(), str(K), *(number(median(row.value for row in select(last, label=label))) for label in labels)))
+        times.append((data.upper(), str(K), *(micro(spent(panel, label)) for label in labels)))
+    header = ("data", "K", *labels)
+    return [
+        Table(f"Err_batch after the last sample, median of {len(distinct(rows, 'seed'))} permutations", header, tuple(errors)),
+        Table("µs per sample, in blocks, one thread (several processes at once: a rough guide)", header, tuple(times)),
+    ]
+
+
+_LEVELS = (0.6, 0.4, 0.2)
+
+
+def chosen_moments(rows: Sequence[Row]) -> list[Row]:
+    """The first moment, those where the error first comes down to 0.6, 0.4 and 0.2, and the last."""
+    ordered = sorted(rows, key=lambda row: row.t)
+    below = [next((row for row in ordered if row.value <= level), None) for level in _LEVELS]
+    picked = {row.t: row for row in [ordered[0], *(row for row in below if row is not None), ordered[-1]]}
+    return [picked[t] for t in sorted(picked)]
+
+
+def pictures(rows: Sequence[Row]) -> list[Table]:
+    """The errors at the moments of figure 4."""
+    lines = []
+    for mine in by(select(rows, metric="err_batch"), "data").values():
+        for row in chosen_moments(mine):
+            at = select(rows, key=row.key, t=row.t)
+            explained, psnr = (median(other.value for other in select(at, metric=metric)) for metric in ("explained", "psnr"))
+            lines.append((row.data.upper(), str(row.t), number(row.value), f"{100 * explained:.1f} %", f"{psnr:.1f} dB"))
+    header = ("data", "samples seen", "Err_batch", "variance explained, of batch PCA's", "likeness to batch PCA's pictures (PSNR)")
+    return [Table("The moments shown", header, tuple(lines))]
+
+
+# Evaluations
+
+
+def scores(rows: Sequence[Row]) -> dict[str, Interval]:
+    """The median score of each method over the trials, with its bootstrap interval, best first."""
+    mine = by(select(rows, metric=SCORE), "label")
+    found = {label: interval([row.value for row in some]) for (label,), some in mine.items()}
+    return dict(sorted(found.items(), key=lambda item: item[1].value))
+
+
+def spent(rows: Sequence[Row], label: str) -> float:
+    """Median seconds per sample of a method."""
+    return median(row.value / row.t for row in select(rows, label=label, metric=DONE) if row.t)
+
+
+def memory(rows: Sequence[Row], label: str) -> str:
+    """Peak memory of a method's process, and the part of it that came after the first row, in MiB."""
+    peak, growth = ([row.value for row in select(rows, label=label, metric=metric)] for metric in (PEAK, GROWTH))
+    return f"{max(peak):.0f} ({max(growth):.1f})" if peak and growth else "–"
+
+
+def notes(rows: Sequence[Row], label: str) -> str:
+    """What was done to the rows of a method, and how many of its trials ended."""
+    mine = select(rows, label=label)
+    trials, ended = len(distinct(mine, "key")), len(select(mine, metric=SCORE))
+    told = list(dict.fromkeys(row.note for row in mine if row.note and row.metric != FAILED))
+    return "; ".join([*told, *([f"only {ended} of {trials} trials ended"] if ended < trials else [])])
+
+
+def comparison(rows: Sequence[Row]) -> list[Table]:
+    """The outcome of an evaluation, one table for each set and track: error, time and memory of every method, best first; and what failed."""
+    tables = []
+    for (_, track, _, _), mine in by(rows, "data", "track", "D", "K").items():
+        first, trials = mine[0], len(distinct(mine, "seed"))
+        population = select(mine, metric="err_pop")
+        lines = []
+        streaming = sorted(scores(mine).items(), key=lambda item: kind_of(mine, item[0]) == MEMORY)  # a stable sort: still the best first
+        for label, found in streaming:
+            told = notes(mine, label)
+            pop = [number(median(row.value for row in select(population, label=label, t=first.N * _passes(mine))))] if population else []
+            told = "; ".join(filter(None, [told, "all rows in memory" if kind_of(mine, label) == MEMORY else ""]))
+            cells = (number(found.value), between(found), *pop, micro(spent(mine, label)), memory(mine, label))
+            lines.append((f"{label} ({told})" if told else label, *cells))
+        size = f"{first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
+        error = "error, median" if track else "Err_batch, median"
+        header = ("method", error, "95 % bootstrap", *(["Err_pop"] if population else []), "µs per sample", "peak MiB (after the first row)")
+        name = f"{Path(first.data).name}{', ' + track if track else ''}, {size}, K = {first.K}"
+        tables.append(Table(f"{name}, {trials} trial{'s' * (trials > 1)}", header, tuple(lines)))
+    return [*tables, *skipped(rows)]
+
+
+def kind_of(rows: Sequence[Row], label: str) -> str:
+    """Whose a method is."""
+    return next(row.kind for row in rows if row.label == label)
+
+
+def _passes(rows: Sequence[Row]) -> int:
+    return max(1, max(row.t for row in rows) // rows[0].N)
