@@ -10,29 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from online_psp.suite.data import Data, Track
-    from online_psp.suite.evaluate import Evaluation, Plan, compare, evaluate
+    from online_psp.suite.evaluation import Evaluation, Plan, evaluate
     from online_psp.suite.measure import Trial
     from online_psp.suite.methods import Method
     from online_psp.suite.paper import Reproduction, Scope, reproduce
     from online_psp.suite.rows import Row, read_rows
-    from online_psp.suite.run import How, run
+    from online_psp.suite.runner import How, run
 
 _HOME = {
     "Data": "data",
-    "Evaluation": "evaluate",
-    "How": "run",
+    "Evaluation": "evaluation",
+    "How": "runner",
     "Method": "methods",
-    "Plan": "evaluate",
+    "Plan": "evaluation",
     "Reproduction": "paper",
     "Row": "rows",
     "Scope": "paper",
     "Track": "data",
     "Trial": "measure",
-    "compare": "evaluate",
-    "evaluate": "evaluate",
+    "evaluate": "evaluation",
     "read_rows": "rows",
     "reproduce": "paper",
-    "run": "run",
+    "run": "runner",
 }
 
 __all__ = [
@@ -46,7 +45,6 @@ __all__ = [
     "Scope",
     "Track",
     "Trial",
-    "compare",
     "evaluate",
     "read_rows",
     "reproduce",

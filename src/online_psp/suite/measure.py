@@ -1,7 +1,7 @@
 """Measures a method on data: its error along the way, its processor time, and the peak of its process's memory.
 
-A scored trial is run twice over the same rows: a timed pass, in which the basis is read once, at the end, and a watched pass, in which it is
-read at every moment. Rows are given a few megabytes at a time.
+A scored trial is run twice over the same rows: a timed pass, in which the basis is read once, at the end, and a watched pass, in which it
+is read at every moment. Rows are given a few megabytes at a time.
 """
 
 from __future__ import annotations

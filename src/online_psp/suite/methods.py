@@ -23,7 +23,6 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Array, Floats
-from online_psp.pca import OnlinePCA
 from online_psp.suite.baselines import BASELINES, started
 from online_psp.suite.rivals import RIVALS, RivalModel
 
@@ -309,7 +308,7 @@ def resolve(algorithm: str) -> Callable[..., Any]:
     """The class, or the function that makes a model, that ``module:Class`` names."""
     module, _, attribute = algorithm.partition(":")
     if not attribute:
-        known = ", ".join([*ALGORITHMS, *(f"rival:{name}" for name in RIVALS)])
+        known = ", ".join([*BASELINES, *(f"rival:{name}" for name in RIVALS)])
         raise ValueError(f"There is no algorithm {algorithm!r}: name one of {known}, or module:Class for your own.")
     try:
         target: Any = importlib.import_module(module)
@@ -363,7 +362,7 @@ def yours(text: str, batch: int | None = None) -> Method:
             options.append((name, ast.literal_eval(value)))
         except (ValueError, SyntaxError):
             options.append((name, value))
-    kind = OURS if algorithm in ALGORITHMS else PEER if algorithm.startswith("rival:") else YOURS
+    kind = OURS if algorithm in BASELINES else PEER if algorithm.startswith("rival:") else YOURS
     return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch=batch or _5K)
 
 
@@ -406,7 +405,7 @@ def contest() -> list[Method]:
 
 
 def _ours() -> Iterator[Method]:
-    for name in ALGORITHMS:
+    for name in BASELINES:
         yield Method(f"{name.upper()} fit_block", name)
         yield Method(f"{name.upper()} fit_next", name, by_row=True)
         yield Method(f"{name.upper()} in-place loop", f"loop:{name}", kind=LOOP, by_row=True)
@@ -457,5 +456,7 @@ def _peers() -> Iterator[Method]:
 
 
 FAMILY_AT_DEFAULTS = tuple(
-    replace(method, label=f"{method.label} (default)") for method in FAMILY if not RIVALS[method.algorithm.partition(":")[2]].handles_missing
+    replace(method, label=f"{method.label} (default)")
+    for method in FAMILY
+    if not RIVALS[method.algorithm.partition(":")[2]].handles_missing
 )

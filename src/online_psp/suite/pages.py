@@ -56,8 +56,6 @@ def write_page(
 
     template = Environment(loader=PackageLoader("online_psp.suite", "."), autoescape=True, trim_blocks=True).get_template("page.html.j2")
     about = {**machine(), **(facts or {})}
-    page = template.render(
-        title=title, introduction=introduction, sections=sections, verdicts=verdicts, about=about, command=command
-    )
+    page = template.render(title=title, introduction=introduction, sections=sections, verdicts=verdicts, about=about, command=command)
     path.write_text(page, encoding="utf-8")
     return path

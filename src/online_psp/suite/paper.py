@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from online_psp.suite.measure import Trial, moments
 from online_psp.suite.methods import CCIPCA, FIVE, PAPER, Method, check, fsm, sm, told_apart
 from online_psp.suite.pages import Section, write_page
 from online_psp.suite.rows import Row, by, distinct
-from online_psp.suite.run import How, Record, arrays_path, complete, run
+from online_psp.suite.runner import How, Record, arrays_path, complete, run
 from online_psp.suite.speed import WAYS, Timing
 from online_psp.suite.tables import FROM_DATA, SPREAD, Table
 from online_psp.suite.verdicts import FIGURE_CLAIMS, Verdict, judge, to_table
@@ -307,7 +306,12 @@ DEVIATIONS = Table(
             "logarithmic in error, time, noise and samples seen; ranges follow the rows",
             "one scale for numbers that differ by a thousand",
         ),
-        ("order of the samples over passes", "not said", "one order a trial, kept in all its passes", "a trial is then one number, its seed"),
+        (
+            "order of the samples over passes",
+            "not said",
+            "one order a trial, kept in all its passes",
+            "a trial is then one number, its seed",
+        ),
         (
             "lengths of figure 4",
             "not said",
@@ -357,8 +361,9 @@ DEVIATIONS = Table(
         (
             "--quick",
             "",
-            "2 of 10 trials; figure 1 up to K = 1024 and two sizes of D = 32768, 5 runs of 10; figure 2 without (2048, 128) and with 4 noise "
-            "levels of 10; figure 3 without K = 128, ORL 10 passes of 30, 16 moments of 40; 2 perturbed runs of 5; figure 4 without ORL",
+            "2 of 10 trials; figure 1 up to K = 1024 and two sizes of D = 32768, 5 runs of 10; figure 2 without (2048, 128) and with 4 "
+            "noise levels of 10; figure 3 without K = 128, ORL 10 passes of 30, 16 moments of 40; 2 perturbed runs of 5; figure 4 without "
+            "ORL",
             "minutes in place of hours; two trials decide no ordering",
         ),
     ),

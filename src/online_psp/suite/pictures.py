@@ -149,7 +149,9 @@ def _curve(axes: Axes, points: Sequence[Row], x: str, label: str, colour: str, m
     low, high = ([float(np.quantile(values, q)) for values in series.values()] for q in (0.25, 0.75))
     over = label in ("IPCA", "CCIPCA")  # dashed and on top, so that they can be seen on another curve
     middle = [median(values) for values in series.values()]
-    axes.plot(list(series), middle, color=colour, label=plain(label), marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2)
+    axes.plot(
+        list(series), middle, color=colour, label=plain(label), marker=marker, linestyle="--" if over else "-", zorder=3 if over else 2
+    )
     axes.fill_between(list(series), low, high, color=colour, alpha=0.15, linewidth=0)
 
 

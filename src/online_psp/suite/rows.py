@@ -231,9 +231,10 @@ def finished(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return {key: mine for key, mine in records(rows).items() if mine[-1].metric == DONE and not select(mine, metric=FAILED)}
 
 
-def stamped(rows: Sequence[Row]) -> list[Row]:
-    """Rows with where they come from."""
-    return [replace(row, **origin()) for row in rows]
+def stamped(key: str, rows: Sequence[Row]) -> list[Row]:
+    """Rows with where they come from; their key is that of the process that runs, because files may change while others start."""
+    here: Any = {**origin(), "key": key}
+    return [replace(row, **here) for row in rows]
 
 
 # What is asked of rows

@@ -1,6 +1,6 @@
 """Time per sample in the steady state: as published, row by row, in blocks, and what this machine needs at the least.
 
-All ways of one size start from the population's own answer and see fresh samples, so that they do the work of a stream and not of its start.
+All ways of one size start from the population's own answer and see fresh samples: they do the work of a stream, and not of its start.
 "As published" is the published update in place (`online_psp.suite.baselines`), not the equations with their D×K temporaries. Floors are
 what no way through can go below: one matrix-vector product with the basis for a single row, two matrix products for a block. The anchor
 does not depend on any algorithm: the time of forming XᵀX once.
@@ -130,6 +130,11 @@ def _model(algorithm: str, D: int, K: int, rho: float, gamma: float, seed: int, 
     if algorithm in ("fsm", "sm"):
         options["gamma"] = gamma
     return ALGORITHMS[algorithm](K, D, dtype=np.dtype(dtype), **options)
+
+
+def steady_model(algorithm: str, D: int, K: int) -> tuple[Any, _Stream]:
+    """A model in its steady state, and the stream that it has converged to."""
+    return _model(algorithm, D, K, 0.01, 2.0, 0, "float64"), _stream(D, K, 0.01, 0)
 
 
 def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:

@@ -220,7 +220,7 @@ def notes(rows: Sequence[Row], label: str) -> str:
 
 
 def comparison(rows: Sequence[Row]) -> list[Table]:
-    """The outcome of an evaluation, one table for each set and track: error, time and memory of every method, best first; and what failed."""
+    """Error, time and memory of every method, best first, one table for each set and track; and what failed."""
     tables = []
     for (_, track, _, _), mine in by(rows, "data", "track", "D", "K").items():
         first, trials = mine[0], len(distinct(mine, "seed"))
@@ -235,7 +235,14 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
             lines.append((f"{label} ({told})" if told else label, *cells))
         size = f"{first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
         error = "error, median" if track else "Err_batch, median"
-        header = ("method", error, "95 % bootstrap", *(["Err_pop"] if population else []), "µs per sample", "peak MiB (after the first row)")
+        header = (
+            "method",
+            error,
+            "95 % bootstrap",
+            *(["Err_pop"] if population else []),
+            "µs per sample",
+            "peak MiB (after the first row)",
+        )
         name = f"{Path(first.data).name}{', ' + track if track else ''}, {size}, K = {first.K}"
         tables.append(Table(f"{name}, {trials} trial{'s' * (trials > 1)}", header, tuple(lines)))
     return [*tables, *skipped(rows)]

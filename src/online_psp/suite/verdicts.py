@@ -141,7 +141,9 @@ def _fsm_fastest(rows: Sequence[Row]) -> Found:
     winners = {where: min(found, key=found.__getitem__) for where, found in cells.items()}
     hits = sum(name == "fsm" for name in winners.values())
     others = [f"D={D} K={K}: {name.upper()}" for (D, K), name in winners.items() if name != "fsm"]
-    return HOLDS if 2 * hits > len(cells) else FAILS, f"best at {hits} of {len(cells)}" + (f"; not at {', '.join(others)}" if others else "")
+    return HOLDS if 2 * hits > len(cells) else FAILS, f"best at {hits} of {len(cells)}" + (
+        f"; not at {', '.join(others)}" if others else ""
+    )
 
 
 def _fsm_much_faster(rows: Sequence[Row]) -> Found:
@@ -257,8 +259,8 @@ def _order_of_magnitude(metric: str) -> Claim:
     better, worse = f"IPCA and {_SLOW}", f"CCIPCA and {_QUICK}"
     return Claim(
         f"on spiked data {better} are better than {worse} by about an order of magnitude at low noise, by {_NAMES[metric]}",
-        f"geometric mean of the ratios of {_NAMES[metric]} at ρ < 1e-3 between 5 and 20; above it is “{BY_MORE}”, between 1 and 5 “{BY_LESS}”, "
-        "and it does not hold where they are not better",
+        f"geometric mean of the ratios of {_NAMES[metric]} at ρ < 1e-3 between 5 and 20; above it is “{BY_MORE}”, between 1 and 5 "
+        f"“{BY_LESS}”, and it does not hold where they are not better",
         partial(_magnitude, metric),
     )
 
@@ -357,9 +359,7 @@ def _ordered(lower: Sequence[str], upper: Sequence[str], rows: Sequence[Row], la
 
 def _ccipca_close(rows: Sequence[Row]) -> Found:
     outcome, evidence = _ordered([_QUICK], [CCIPCA.label], rows)
-    ratios = [
-        median(trials[CCIPCA.label].values()) / max(median(trials[_QUICK].values()), _TINY) for trials in _panels(rows).values()
-    ]
+    ratios = [median(trials[CCIPCA.label].values()) / max(median(trials[_QUICK].values()), _TINY) for trials in _panels(rows).values()]
     if not ratios:
         return outcome, evidence
     close = sum(1 / _BEHIND <= ratio <= _BEHIND for ratio in ratios)

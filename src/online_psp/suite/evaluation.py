@@ -1,4 +1,4 @@
-"""Evaluation of your own algorithm on your own data, beside the built-in ones; and ``psp bench``, the same for everybody else's.
+"""Evaluation of your own algorithm on your own data, beside the built-in ones.
 
 >>> import numpy as np
 >>> from sklearn.decomposition import IncrementalPCA
@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_psp.datasets.registry import locate
 from online_psp.metrics import check_directions
 from online_psp.suite import pictures, tables
-from online_psp.suite.data import TRACKS, Data, Track, find, problem
+from online_psp.suite.data import TRACKS, Track, find, problem
 from online_psp.suite.measure import Trial, moments
-from online_psp.suite.methods import FAMILY, MEMORY, OURS, PAPER, PEER, Method, check, contest, told_apart, yours
+from online_psp.suite.methods import FAMILY, PAPER, Method, check, told_apart, yours
 from online_psp.suite.pages import Section, write_page
-from online_psp.suite.rows import DONE, INTERVALS, SCORE, Row, by, distinct, median, read_rows, select, version
-from online_psp.suite.run import How, run
-from online_psp.suite.tables import number
+from online_psp.suite.rows import INTERVALS, SCORE, Row, by, distinct, read_rows, select
+from online_psp.suite.runner import How, run
 
 _MOMENTS = 30
-ONLINE_PCA_FIT = "OnlinePCA fit"
 
 
 @dataclass(frozen=True)
@@ -121,9 +118,9 @@ class Evaluation:
 _TEXT = (
     "Rows are standardised (mean subtracted, divided by the mean norm). Err_batch is the distance of the subspace found to that of "
     "batch PCA, Err_pop to that of the generator, from 0 (equal) to 1.41 (orthogonal). Lines are medians over the orders of the samples, "
-    "bands the range between the quartiles. Times are processor time of one thread, of a pass in which the components are asked for once, at "
-    "the end. Memory is the peak resident size of the method's own process, and what of it came after the first row; the table's title has the "
-    "size of all rows to compare with. " + INTERVALS
+    "bands the range between the quartiles. Times are processor time of one thread, of a pass in which the components are asked for once, "
+    "at the end. Memory is the peak resident size of the method's own process, and what of it came after the first row; the table's title "
+    "has the size of all rows to compare with. " + INTERVALS
 )
 _TRACK_TEXT = (
     "The error is the distance to the subspace that is right at the moment, from 0 (equal) to 1.41 (orthogonal). The ranking is by the "
@@ -150,8 +147,8 @@ def evaluate(
     Parameters
     ----------
     data : (N, D) or str or Path
-        Rows, a name or file for `online_psp.datasets.registry.load`, or a generated family such as ``spiked:D=1024,K=16,rho=0.01``, of which
-        the population is known, so that there is Err_pop as well.
+        Rows, a name or file for `online_psp.datasets.registry.load`, or a generated family such as ``spiked:D=1024,K=16,rho=0.01``, whose
+        population is known, so that there is Err_pop as well.
     K : int, optional
         Number of directions to find; for generated data, that of the data by default.
     algorithms : mapping of label to class, function or "module:Class"
@@ -221,8 +218,6 @@ def _when(total: int, K: int, track: Track | None) -> tuple[int, ...]:
 
 
 def _method(label: str, given: str | Callable[..., Any], batch: int | None) -> Method:
-    from dataclasses import replace
-
     if isinstance(given, str):
         return replace(yours(given, batch), label=label)
     name = f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
@@ -233,89 +228,3 @@ def labelled(texts: Sequence[str]) -> dict[str, str]:
     """Unique labels for algorithms as named on the command line, none of them that of a built-in one."""
     methods = told_apart([yours(text) for text in texts], [*PAPER, *FAMILY])
     return {method.label: text for method, text in zip(methods, dict.fromkeys(texts), strict=True)}
-
-
-# psp bench: everybody at several settings, on three sets
-
-
-def compare(
-    names: Sequence[str] = (),
-    K: int | None = None,
-    only: Sequence[str] = (),
-    *,
-    quick: bool = False,
-    most: int | None = None,
-    repeats: int | None = None,
-    jobs: int = 1,
-    out: str | Path = "psp-bench",
-    progress: bool = False,
-) -> list[Row]:
-    """Time, error and memory of ours and of others on the same rows; by default two generated sets, and MNIST or the digits.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Data, as `evaluate` takes it.
-    only : sequence of str
-        Parts of the names of methods; all of them by default.
-    most : int, optional
-        Most rows of a set; 20,000 by default, 1,500 with `quick`.
-    """
-    size = "N=1500,D=256,K=8" if quick else "N=6000,D=1024,K=16"
-    names = names or (f"spiked:{size}", f"power-law:{size}", "mnist" if locate("mnist") is not None else "digits")
-    methods = [method for method in contest() if not only or any(part.lower() in method.label.lower() for part in only)]
-    if not methods:
-        raise ValueError(f"No method has {' or '.join(only)} in its name; there are: {', '.join(method.label for method in contest())}.")
-    methods = [method for method in methods if "proSVD" not in method.label or version("proSVD")]
-    found = list[Row]()
-    for name in names:
-        source = find(name, most=most or (1500 if quick else 20_000))
-        k = K or source.K or min(8 if quick else 16, max(1, source.D // 8))
-        if not 1 <= 2 * k <= min(source.used, source.D):
-            raise ValueError(f"K must be between 1 and {min(source.used, source.D) // 2} for {name}, with 2K directions kept; got {k}.")
-        first = problem(source, k, 0)
-        check_directions(np.asarray(first.X), first.V)
-        trials = [
-            Trial("bench", source, method, k, 0, 1, ("err_batch",), (source.used,), scored=True, repeats=repeats or (1 if quick else 3))
-            for method in methods
-        ]
-        found += run(trials, Path(out) / f"{len(found)}.csv", How(jobs, True, resume=False, progress=progress))
-        (Path(out) / f"{len(found)}.csv").unlink(missing_ok=True)
-    return found
-
-
-def statements(rows: Sequence[Row]) -> list[str]:
-    """OnlinePCA beside every other streaming method at equal time and at equal error, whatever the outcome; one set's rows."""
-    figures = {
-        label: (1e6 * median(row.value / row.t for row in select(mine, metric=DONE)), found.value, mine[0].kind)
-        for label, found in tables.scores(rows).items()
-        for mine in [select(rows, label=label)]
-    }
-    if ONLINE_PCA_FIT not in figures:
-        return []
-    time, error, _ = figures[ONLINE_PCA_FIT]
-    peers = {label: (t, e) for label, (t, e, kind) in figures.items() if kind not in (OURS, MEMORY) and kind == PEER}
-    if not peers:
-        return []
-
-    def told(label: str) -> str:
-        return f"{label} ({peers[label][0]:.1f} µs, error {number(peers[label][1])})"
-
-    mine = f"OnlinePCA ({time:.1f} µs, error {number(error)})"
-    fast = [label for label, (t, _) in peers.items() if t <= time]
-    good = [label for label, (_, e) in peers.items() if e <= error]
-    lines = [f"Equal time: no peer is as fast as {mine} at any setting tried."]
-    if fast:
-        best = min(fast, key=lambda label: peers[label][1])
-        lines = [f"Equal time: of the peers as fast as {mine}, the most accurate is {told(best)}: {peers[best][1] / error:.2g} times its error."]
-    if good:
-        best = min(good, key=lambda label: peers[label][0])
-        lines.append(f"Equal error: of the peers as accurate, the fastest is {told(best)}: {peers[best][0] / time:.2g} times its time.")
-    else:
-        best = min(peers, key=lambda label: peers[label][1])
-        lines.append(f"Equal error: no peer is as accurate at any setting tried; the nearest is {told(best)}.")
-    default = "IncrementalPCA (batch 5D)"
-    if default in peers:
-        t, e = peers[default]
-        lines.append(f"Default against default: IncrementalPCA takes {t / time:.2g} times the time at {e / error:.2g} times the error.")
-    return lines

@@ -1,0 +1,158 @@
+"""What others have published, checked or repeated: Frequent Directions' bound, the SKETCH families, implicit Krasulina on MNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from online_psp.datasets.registry import locate
+from online_psp.engine.types import Floats
+from online_psp.suite.data import FAMILIES, find, problem
+from online_psp.suite.measure import Trial, measure
+from online_psp.suite.methods import FAMILY, PAPER, Learner, Method, build
+from online_psp.suite.rivals import RIVALS
+from online_psp.suite.rows import SCORE, select
+from online_psp.suite.tables import Table, number
+
+
+def tables(out: Path, quick: bool = False) -> Iterator[Table]:
+    """All of them."""
+    yield bounds(quick)
+    yield sketch_families(quick)
+    yield implicit_krasulina(quick)
+
+
+def _sets(quick: bool) -> list[str]:
+    """All generated families with the parameters of their paper, and the paper's sets where they are found."""
+    size = "N=500,D=100,K=10" if quick else "N=2000,D=1000,K=10"
+    levels = {
+        "spiked": (0.01,),
+        "power-law": (0.0,),
+        "low-rank": (1e-4, 1e-2, 1e-1),
+        "poly-decay": (0.5, 1.0, 2.0),
+        "exp-decay": (0.01, 0.1, 0.5),
+    }
+    generated = [f"{family}:{size},rho={rho}" for family in FAMILIES for rho in levels[family]]
+    return [*generated, *(name for name in ("yale", "orl", "mnist") if not quick and locate(name) is not None), "digits"]
+
+
+# Frequent Directions: 0 ≤ ‖A v‖² − ‖B v‖² ≤ ‖A − A_k‖_F²/(ℓ − k) for every unit v and k < ℓ
+
+
+def bound_used(A: Floats, B: Floats, size: int) -> tuple[float, float]:
+    """The smallest value of ‖A v‖² − ‖B v‖² over unit v, and the largest as a share of the tightest bound, for a sketch of this size."""
+    shift = float(np.sum(A**2))
+
+    def act(v: Floats) -> Floats:
+        return np.asarray(A.T @ (A @ v) - B.T @ (B @ v))
+
+    low, high = eigsh(LinearOperator((A.shape[1],) * 2, act, dtype=np.float64), k=2, which="BE", return_eigenvectors=False)
+    tails = shift - np.cumsum(np.linalg.svd(A if len(A) <= A.shape[1] else np.linalg.qr(A, mode="r"), compute_uv=False)[: size - 1] ** 2)
+    least = min(shift / size, float(np.min(np.maximum(tails, 0.0) / (size - np.arange(1, size)))))
+    return float(low) / shift, float(high) / max(least, 1e-14 * shift)
+
+
+def bounds(quick: bool) -> Table:
+    """The bound on every set; a RuntimeError if it does not hold, because then the implementation is wrong."""
+    lines = []
+    for name in _sets(quick):
+        source = find(name, most=5000)
+        K, rival = min(10, source.D // 4), RIVALS["frequent_directions"]
+        A = np.concatenate(list(problem(source, K, 0).blocks(0, source.used)))
+        for size in (2 * K, 4 * K):
+            state = rival.step(rival.start(A, K), A, sketch=size)
+            low, share = bound_used(A, state.B, size)
+            if low < -1e-9 or share > 1.0 + 1e-9:
+                raise RuntimeError(
+                    f"Frequent Directions breaks its bound on {name} with ℓ = {size}: {low:.2g} below, {share:.3g} of it above."
+                )
+            lines.append((name, f"{len(A):,} × {A.shape[1]}", str(size), f"{share:.3f}"))
+    return Table("Frequent Directions: the largest error as a share of its bound", ("data", "size", "ℓ", "share"), tuple(lines))
+
+
+def _score(name: str, method: Method, K: int, most: int | None = None) -> float:
+    """The last error of a method."""
+    source = find(name, most=most)
+    trial = Trial("published", source, method, K, 0, 1, ("err_batch",), (source.used,), scored=True)
+    found = select(measure(trial, problem(source, K, 0))[0], metric=SCORE)
+    return found[0].value if found else float("nan")
+
+
+def sketch_families(quick: bool) -> Table:
+    """Err_batch of all methods on the families of Tropp, Yurtsever, Udell and Cevher (2019), K = 10.
+
+    Where the K leading singular values are all 1 and those after them far smaller, the subspace is well determined; in poly-decay with
+    ρ = 0.5 and in exp-decay with ρ = 0.01 it hardly is.
+    """
+    methods = [*PAPER, *(method for method in FAMILY if method.label not in ("GROUSE", "PETRELS"))]
+    names = [name for name in _sets(quick) if name.partition(":")[0] in ("low-rank", "poly-decay", "exp-decay")]
+    lines = [(name.partition(":")[0], name.rpartition("=")[2], *(number(_score(name, method, 10)) for method in methods)) for name in names]
+    return Table("SKETCH families: Err_batch after one pass", ("family", "ρ", *(method.label for method in methods)), tuple(lines))
+
+
+# Amid and Warmuth, "An implicit form of Krasulina's k-PCA update without the orthonormality constraint", AAAI 2020
+
+
+@dataclass
+class ImplicitKrasulina:
+    """``y = (UᵀU)⁻¹ Uᵀ x;  r = x − U y;  U ← U + η r yᵀ/(1 + η ‖y‖²)``, with steps ``scale/t`` in units of the mean ``‖x‖²/K``.
+
+    Departures: it starts from the thin QR basis of the first K rows, not from a Gaussian matrix; the inverse is solved for, not tracked.
+    """
+
+    K: int
+    D: int
+    scale: float = 1.0
+    t: int = 0
+    U: Any = None
+
+    def fit_block(self, X: Floats) -> None:
+        if self.U is None:
+            self.U = np.linalg.qr(X[: self.K].T)[0]
+        for x in X:
+            self.t += 1
+            y = np.linalg.solve(self.U.T @ self.U, self.U.T @ x)
+            eta = self.scale * self.K / self.t / max(float(x @ x), 1e-300)
+            self.U += eta / (1.0 + eta * float(y @ y)) * np.outer(x - self.U @ y, y)
+
+    def get_components(self) -> Floats:
+        return np.asarray(np.linalg.qr(self.U)[0])
+
+
+def implicit_krasulina(quick: bool) -> Table:
+    """Compression loss after one pass over MNIST, as a multiple of batch PCA's; every method with a step at the best of several."""
+    scales = (1.0, 10.0, 100.0) if quick else (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+    name, most = ("mnist", 3000 if quick else None) if locate("mnist") is not None else ("digits", None)
+    tuned = {
+        "implicit Krasulina": [Method("", "", (("scale", scale),), made=ImplicitKrasulina) for scale in scales],
+        "Krasulina": [Method("", "rival:krasulina", (("scale", scale / 3),)) for scale in scales],
+        "Oja": [Method("", "rival:oja", (("scale", scale / 3),)) for scale in scales],
+        "IPCA": [PAPER[0]],
+        "FSM γ=2.0": [PAPER[4]],
+        "OnlinePCA": [PAPER[-1]],
+    }
+    lines = []
+    for K in (5, 10) if quick else (5, 10, 20, 50):
+        source = find(name, most=most)
+        found = problem(source, K, 0)
+
+        def loss(method: Method) -> float:
+            learner: Learner = build(method, K, source.D)  # noqa: B023
+            total = least = 0.0
+            for block in found.blocks(0, source.used):  # noqa: B023
+                learner.feed(block)
+            learner.flush()
+            Q = np.linalg.qr(learner.basis())[0]
+            for block in found.blocks(0, source.used):  # noqa: B023
+                total += float(np.sum((block - (block @ Q) @ Q.T) ** 2))
+                least += float(np.sum((block - (block @ found.V) @ found.V.T) ** 2))  # noqa: B023
+            return total / least
+
+        lines.append((str(K), *(f"{min(map(loss, several)):.4f}" for several in tuned.values())))
+    title = f"Implicit Krasulina's protocol on {name}: compression loss after one pass / batch PCA's, the best of {len(scales)} steps"
+    return Table(title, ("K", *tuned), tuple(lines))

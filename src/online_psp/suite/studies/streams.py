@@ -1,0 +1,107 @@
+"""Files larger than the memory allowed: the rate of every format by ``psp fit``, beside the same rows in memory, and peak memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from online_psp.pca import OnlinePCA
+from online_psp.suite.runner import apart
+from online_psp.suite.tables import Table
+
+_FEATURES, _K = 1024, 16
+
+
+def _parts(rows: int, features: int) -> Iterator[Any]:
+    """Noise with some strong directions, as float32, 4,096 rows at a time."""
+    rng = np.random.default_rng(0)
+    directions = rng.standard_normal((_K, features), dtype=np.float32)
+    for at in range(0, rows, 4096):
+        n = min(4096, rows - at)
+        yield rng.standard_normal((n, _K), dtype=np.float32) @ directions + rng.standard_normal((n, features), dtype=np.float32)
+
+
+def _write_npy(path: Path, rows: int, features: int) -> None:
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, features)})
+        for part in _parts(rows, features):
+            file.write(part.data)
+
+
+def _write_parquet(path: Path, rows: int, features: int) -> None:
+    """Columns of numbers, compressed as pandas does by default; 4,096 rows in a group."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(path, pa.schema([(f"f{i}", pa.float32()) for i in range(features)]), use_dictionary=False) as writer:
+        for part in _parts(rows, features):
+            writer.write_table(pa.table({f"f{i}": column for i, column in enumerate(part.T)}))
+
+
+def _write_csv(path: Path, rows: int, features: int) -> None:
+    """All digits of float64, as pandas writes them."""
+    with open(path, "w") as file:
+        file.write(",".join(f"f{i}" for i in range(features)) + "\n")
+        for part in _parts(rows, features):
+            file.writelines(",".join(map(repr, row)) + "\n" for row in part.astype(np.float64).tolist())
+
+
+def _in_memory(rows: int, features: int) -> float:
+    """Rows a second of `partial_fit` on the same rows."""
+    parts = list(_parts(rows, features))
+    OnlinePCA(_K).partial_fit(parts[0])
+    model, began = OnlinePCA(_K), time.perf_counter()
+    for part in parts:
+        model.partial_fit(part)
+    return rows / (time.perf_counter() - began)
+
+
+def _by_command(path: Path, model: Path) -> tuple[float, float]:
+    """Seconds, and peak resident megabytes, of ``psp fit``."""
+    command = [sys.executable, "-m", "online_psp", "fit", str(path), "-k", str(_K), "-o", str(model), "-q"]
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"psp fit ended with {process.returncode}")
+    return time.perf_counter() - began, used.ru_maxrss / 1024
+
+
+def tables(out: Path, quick: bool = False) -> Iterator[Table]:
+    """One line a format; what starting takes is measured on a file of few rows, and taken off."""
+    rows = (20 if quick else 1000) * 10**6 // (4 * _FEATURES)
+    formats: dict[str, tuple[Callable[[Path, int, int], None], str, int, int]] = {
+        "npy": (_write_npy, ".npy", rows, _FEATURES),
+        "parquet": (_write_parquet, ".parquet", rows, _FEATURES),
+        "csv": (_write_csv, ".csv", rows // 4, _FEATURES),
+        "csv, narrow": (_write_csv, ".csv", rows * 2, 20),
+    }
+    if find_spec("pyarrow") is None:
+        del formats["parquet"]
+    lines = []
+    with TemporaryDirectory() as folder:
+        few, model = Path(folder) / "few.npy", Path(folder) / "model.psp"
+        _write_npy(few, 500, _FEATURES)
+        start = min(_by_command(few, model)[0] for _ in range(3))
+        for name, (write, ending, count, features) in formats.items():
+            path = Path(folder) / f"rows{ending}"
+            write(path, count, features)
+            seconds, peak = _by_command(path, model)
+            memory = apart(partial(_in_memory, min(count, 100_000), features))
+            rate = count / max(seconds - start, 1e-3)
+            size = f"{path.stat().st_size / 1e6:,.0f} MB, {count:,} × {features}"
+            lines.append((name, size, f"{rate:,.0f}", f"{100 * rate / memory:.0f} %", f"{peak:.0f}"))
+            path.unlink()
+    header = ("format", "file", "rows a second", "of in memory", "peak memory, MB")
+    yield Table(f"psp fit of whole files, K={_K}, start of {start:.1f} s taken off, wall-clock", header, tuple(lines))
