@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 
 from online_psp import ALGORITHMS
 from online_psp.engine.types import Floats
-from online_psp.experiments.baselines import BASELINES, started, takes
 from online_psp.metrics import batch_components, subspace_error
+from online_psp.suite.baselines import BASELINES, started
 from tests import DATA
 from tests.oracle import module_of
 
@@ -147,7 +147,6 @@ def test_gamma_gives_the_recorded_steps_one_sample_on(run: str, recorded: Record
 @pytest.mark.parametrize("recording", IN_THE_REPOSITORY)
 @pytest.mark.parametrize("run", [run for run in RUNS if run not in WITH_GAMMA])
 def test_the_default_steps_are_the_recorded_ones(run: str, recorded: Recording) -> None:
-    assert not takes(name_of(run), "gamma")
     model = ALGORITHMS[name_of(run)](recorded.K)
     trajectory, done = [], 0
     for t in range(100, len(recorded.X) + 1, 100):

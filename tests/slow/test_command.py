@@ -73,7 +73,7 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
 
 
 def test_importing_is_light() -> None:
-    commands_only = "import sys, online_psp.cli.experiments, online_psp.cli.datasets; sys.exit('numba' in sys.modules)"
-    everything = "import sys; from online_psp.experiments import evaluate, reproduce; sys.exit('matplotlib' in sys.modules)"
+    commands_only = "import sys, online_psp.cli.suite, online_psp.cli.datasets; sys.exit('numba' in sys.modules)"
+    everything = "import sys; from online_psp.suite import evaluate, reproduce; sys.exit('matplotlib' in sys.modules)"
     for code in (commands_only, everything):
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -181,7 +181,6 @@ PUBLIC = (
     "online_psp",
     "online_psp.algorithms",
     "online_psp.datasets",
-    "online_psp.experiments",
     "online_psp.integrations.anndata",
     "online_psp.integrations.dask",
     "online_psp.integrations.river",
@@ -190,6 +189,7 @@ PUBLIC = (
     "online_psp.metrics",
     "online_psp.monitoring",
     "online_psp.pca",
+    "online_psp.suite",
     "online_psp.watch",
 )
 

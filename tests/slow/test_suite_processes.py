@@ -1,4 +1,4 @@
-"""Evaluate: everybody's algorithm, each in a process of its own; tracks; provenance; the leaderboard; data sets of one's own."""
+"""Methods in processes of their own: memory, crashes, time limits, Ctrl-C, and the commands from end to end."""
 
 from __future__ import annotations
 
@@ -11,75 +11,123 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from online_psp.experiments.rows import finished, read_rows
-from online_psp.experiments.runner import run
+from online_psp.suite import How, Plan, Row, evaluate, read_rows, run
+from online_psp.suite.rows import DONE, finished, select
 from tests import ROOT
-from tests.unit.suite.test_evaluate import HERE
-from tests.unit.suite.test_experiments import slow
+from tests.command import PSP
+from tests.somebodys import Mine
+from tests.unit.suite.test_runs import trial
+
+HERE = "tests.somebodys"
+SPIKED = "spiked:D=400,K=3,rho=0.01,N=5000"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a process here")
-@pytest.mark.usefixtures("hear_ctrl_c")
-def test_ctrl_c_ends_the_processes_of_others_too(tmp_path: Path) -> None:
-    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((300, 12)))
-    root = ROOT
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]), "TMPDIR": str(tmp_path)}
-    words = ["evaluate", "-d", "X.npy", "-k", "2", "--no-builtin", "-a", f"{HERE}:Hangs", "--out", "out"]
-    parent = subprocess.Popen(
-        [sys.executable, "-m", "online_psp.cli", *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 60
-    while not (begun := list(tmp_path.glob("psp-evaluate-*/curve0/pid"))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    child = int(begun[0].read_text())
-    parent.send_signal(signal.SIGINT)
-    _, told = parent.communicate(timeout=20)
-    assert parent.returncode == 130
-    assert b"--resume" in told
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
+@pytest.fixture(scope="module")
+def apart() -> list[Row]:
+    """Good and bad neighbours, together."""
+    names = ("Mine", "KeepsAll", "Dies", "Hangs")
+    plan = Plan(trials=2, builtin=False, jobs=2, timeout=20.0)
+    return evaluate(SPIKED, algorithms={name: f"{HERE}:{name}" for name in names}, plan=plan).rows
+
+
+def test_a_class_that_kills_its_process_or_hangs_is_a_failed_row(apart: list[Row]) -> None:
+    for label, note in (("Dies", "killed by SIGABRT"), ("Hangs", "it took more than 20 s")):
+        notes = [row.note for row in select(apart, label=label, metric="failed")]
+        assert len(notes) == 2, label
+        assert all(note in each for each in notes), notes
+    assert len(select(apart, label="Mine", metric="score")) == 2, "the others go on"
+
+
+def test_a_class_that_keeps_all_rows_cannot_hide_it(apart: list[Row]) -> None:
+    most = {label: max(row.value for row in select(apart, label=label, metric="growth_mib")) for label in ("Mine", "KeepsAll")}
+    rows_mib = 5000 * 400 * 8 / 2**20
+    assert select(apart, label="KeepsAll", metric="score")[0].value < 1e-6, "it is exact"
+    assert most["KeepsAll"] > rows_mib > most["Mine"], f"{rows_mib:.0f} MiB of rows, and {most} were seen"
+
+
+def test_the_process_gives_what_this_process_gives(apart: list[Row]) -> None:
+    here = evaluate(SPIKED, algorithms={"Mine": Mine}, plan=Plan(trials=2, builtin=False, jobs=0)).rows
+    for metric in ("err_batch", "err_pop", "score"):
+        one, other = ([row.value for row in select(rows, label="Mine", metric=metric)] for rows in (apart, here))
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_same_seed_same_rows_however_many_processes(tmp_path: Path) -> None:
+    records = [trial(seed=seed) for seed in range(4)]
+    one, two = (run(records, tmp_path / f"{jobs}.csv", How(jobs)) for jobs in (0, 2))
+    assert [(row.key, row.t, row.value) for row in one if row.metric != DONE] == [
+        (row.key, row.t, row.value) for row in two if row.metric != DONE
+    ]
 
 
 SCRIPT = """
-from pathlib import Path
-import sys
-from online_psp.experiments.runner import run
-from tests.unit.suite.test_experiments import slow
-if __name__ == "__main__":
-    try:
-        run(slow(), sys.argv[1], jobs=2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+import numpy as np
+from online_psp.suite import Plan, evaluate
+
+class Local:
+    def __init__(self, K, D):
+        self.K, self.C = K, np.zeros((D, D))
+    def fit_next(self, x):
+        self.C += np.outer(x, x)
+    def get_components(self):
+        return np.linalg.eigh(self.C)[1][:, -self.K :]
+
+X = np.random.default_rng(0).standard_normal((200, 8)) * np.linspace(3, 0.1, 8)
+print(evaluate(X, K=2, algorithms={"local": Local}, plan=Plan(trials=1, builtin=False)).table())
 """
 
 
-def ends(group: int) -> bool:
-    """Whether all processes of a group are gone within a while."""
-    for _ in range(200):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
+def test_a_script_needs_no_guard_and_its_classes_travel(tmp_path: Path) -> None:
+    """A file beside it that is named like a module of the library is no trap either."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "| local |" in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to a process here")
 @pytest.mark.usefixtures("hear_ctrl_c")
 def test_ctrl_c_leaves_saved_rows_and_no_processes(tmp_path: Path) -> None:
-    path, script = tmp_path / "rows.csv", tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    root = ROOT
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    process = subprocess.Popen([sys.executable, str(script), str(path)], cwd=root, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 300  # of a machine that is busy with other things
-    while len(finished(read_rows(path))) < 2 and time.monotonic() < deadline:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    words = ["evaluate", "-d", "spiked:D=30,K=2,N=300", "-a", f"{HERE}:Hangs", "--no-builtin", "-a", "fsm", "--trials", "1", "--out", "out"]
+    parent = subprocess.Popen([*PSP, *words], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+    path, deadline = tmp_path / "out" / "rows.csv", time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(5.0)
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to parent and children
+    _, told = parent.communicate(timeout=60)
+    assert parent.returncode == 130, told
+    assert b"--resume" in told
+    for _ in range(200):
+        try:
+            os.killpg(parent.pid, 0)
+        except ProcessLookupError:
+            break
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and children
-    assert process.wait(timeout=120) == 130
-    done = finished(read_rows(path))
-    assert 2 <= len(done) < 60
-    assert ends(process.pid), "a worker outlived its parent"
-    first = slow()[:2]
-    assert [row.key for row in run(first, path)] == [row.key for record in first for row in done.get(record.key, run([record], path))]
+    else:
+        pytest.fail("a process outlived its parent")
+    finished(read_rows(path))  # whatever was done can be read
+
+
+def test_the_commands_together(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from tests.somebodys import Mine\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+    def psp(*words: str) -> str:
+        done = subprocess.run([*PSP, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    said = psp("evaluate", "-d", "spiked:D=20,K=2,N=300", "-a", "mine:Mine", "--trials", "2", "--track", "sorted", "--out", "ev")
+    assert "searched for in" in said
+    assert "Mine" in said
+    assert "Mine" in psp("leaderboard", "ev/rows.csv", "-o", "board.html")
+    assert "<h1>" in (tmp_path / "board.html").read_text(encoding="utf-8")
+    said = psp("bench", "--quick", "-d", "digits", "--only", "OnlinePCA", "--only", "IncrementalPCA", "--out", "b")
+    assert "equal error" in said
+    assert (tmp_path / "b" / "others.md").exists()
+    with Image.open(tmp_path / "b" / "comparison.png") as picture:
+        assert picture.width > 500

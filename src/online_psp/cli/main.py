@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from online_psp.cli._errors import DEBUG, Commands
-from online_psp.cli.bench import bench
-from online_psp.cli.experiments import datasets, evaluate, leaderboard, reproduce
+from online_psp.cli.datasets import datasets
 from online_psp.cli.fit import fit, update
 from online_psp.cli.impute import impute
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
 from online_psp.cli.score import score
+from online_psp.cli.suite import bench, evaluate, leaderboard, reproduce
 from online_psp.cli.transform import transform
 from online_psp.cli.watch import watch
 

@@ -115,9 +115,9 @@ def reproduce(
     """Reproduce the paper's figures, with a report and verdicts. An interrupted run continues where it stopped."""
     from rich.console import Console
 
-    from online_psp.engine.extras import need_matplotlib
+    from online_psp.engine.extras import need_pages
 
-    need_matplotlib("psp reproduce")
+    need_pages("psp reproduce")
     from online_psp.suite.methods import yours
     from online_psp.suite.paper import FIGURES, Scope
     from online_psp.suite.paper import reproduce as run_figures
@@ -182,9 +182,9 @@ def evaluate(
     """
     from rich.console import Console
 
-    from online_psp.engine.extras import need_matplotlib
+    from online_psp.engine.extras import need_pages
 
-    need_matplotlib("psp evaluate")
+    need_pages("psp evaluate")
     from online_psp.suite.evaluation import Plan, labelled
     from online_psp.suite.evaluation import evaluate as run_evaluation
     from online_psp.suite.tables import comparison
@@ -218,9 +218,9 @@ def leaderboard(
     """Combine evaluations into one ranked page: every algorithm on every track, with bootstrap intervals."""
     from rich.console import Console
 
-    from online_psp.engine.extras import need_matplotlib
+    from online_psp.engine.extras import need_pages
 
-    need_matplotlib("psp leaderboard")
+    need_pages("psp leaderboard")
     from online_psp.suite.leaderboard import write_leaderboard
 
     with _stoppable():
@@ -251,9 +251,9 @@ def bench(
     """Benchmarks: other libraries on the same rows (time, error, memory), or studies of this package: speed, tracking, holes, scale, …"""
     from rich.console import Console
 
-    from online_psp.engine.extras import need_matplotlib
+    from online_psp.engine.extras import need_pages
 
-    need_matplotlib("psp bench")
+    need_pages("psp bench")
     from online_psp.suite.studies import run_study
 
     console, options = Console(), {}

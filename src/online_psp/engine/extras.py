@@ -17,5 +17,15 @@ def need_matplotlib(purpose: str) -> None:
     purpose : str
         What needs it, as the subject of the sentence: ``"psp demo"``.
     """
-    if find_spec("matplotlib") is None:
-        raise MissingPackageError(f"{purpose} needs matplotlib: pip install 'online-psp[plot]'.")
+    _need(purpose, "matplotlib")
+
+
+def need_pages(purpose: str) -> None:
+    """The same for what pages with pictures need."""
+    _need(purpose, "matplotlib")
+    _need(purpose, "jinja2")
+
+
+def _need(purpose: str, package: str) -> None:
+    if find_spec(package) is None:
+        raise MissingPackageError(f"{purpose} needs {package}: pip install 'online-psp[plot]'.")

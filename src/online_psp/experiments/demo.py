@@ -13,9 +13,9 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets import spiked_covariance
 from online_psp.engine.types import Floats
-from online_psp.experiments.baselines import BASELINES, started
 from online_psp.experiments.demo_kernels import SHAPES
 from online_psp.metrics import batch_components, standardize, subspace_error
+from online_psp.suite.baselines import BASELINES, started
 
 _SHOWN = ("fsm", "ipca", "ccipca")  # the paper's, but for SM, which has FSM's curve: what is shown must be compiled while somebody waits
 _IN_PLACE_SAMPLES = 500

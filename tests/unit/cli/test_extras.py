@@ -12,8 +12,6 @@ from typer.testing import CliRunner
 
 from online_psp import OnlinePCA
 from online_psp.cli.main import app
-from online_psp.engine.extras import MissingPackageError
-from online_psp.experiments import plots
 from online_psp.io.sources import MissingExtraError, open_source
 
 
@@ -49,11 +47,6 @@ def test_commands_that_draw_name_matplotlib_first(
     assert result.exit_code == 2, f"psp {arguments[0]} without matplotlib should be wrong usage: {result.output}"
     assert result.stderr.strip() == f"psp: psp {arguments[0]} needs matplotlib: pip install 'online-psp[plot]'."
     assert sorted(path.name for path in tmp_path.iterdir()) == before, "nothing should be written where the command cannot end"
-
-
-def test_pictures_from_python_name_matplotlib(hidden: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MissingPackageError, match=r"pip install 'online-psp\[plot\]'"):
-        plots.style()
 
 
 def test_a_folder_of_pictures_names_pillow(tmp_path: Path, hidden: pytest.MonkeyPatch) -> None:

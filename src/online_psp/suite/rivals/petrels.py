@@ -54,8 +54,10 @@ def step(state: PETRELSState, X: Floats, *, forgetting: float = 1.0) -> PETRELSS
             P /= forgetting
             P *= np.minimum(most / np.trace(P, axis1=1, axis2=2), 1.0)[:, np.newaxis, np.newaxis]
         v = P[seen] @ a
-        gain = v / (1.0 + v @ a)[:, np.newaxis]  # P_m a, with the new P_m
-        P[seen] -= gain[:, :, np.newaxis] * v[:, np.newaxis, :]
+        size = (1.0 + v @ a)[:, np.newaxis]
+        gain = v / size  # P_m a, with the new P_m
+        # Symmetric to the last bit: forgetting would let anything else grow.
+        P[seen] -= v[:, :, np.newaxis] * v[:, np.newaxis, :] / size[:, :, np.newaxis]
         U[seen] += (x[seen] - U[seen] @ a)[:, np.newaxis] * gain
     return PETRELSState(U, P, most)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from online_psp.datasets.registry import locate
 from online_psp.engine.types import Floats
@@ -45,16 +44,15 @@ def _sets(quick: bool) -> list[str]:
 
 
 def bound_used(A: Floats, B: Floats, size: int) -> tuple[float, float]:
-    """The smallest value of ‖A v‖² − ‖B v‖² over unit v, and the largest as a share of the tightest bound, for a sketch of this size."""
-    shift = float(np.sum(A**2))
-
-    def act(v: Floats) -> Floats:
-        return np.asarray(A.T @ (A @ v) - B.T @ (B @ v))
-
-    low, high = eigsh(LinearOperator((A.shape[1],) * 2, act, dtype=np.float64), k=2, which="BE", return_eigenvectors=False)
-    tails = shift - np.cumsum(np.linalg.svd(A if len(A) <= A.shape[1] else np.linalg.qr(A, mode="r"), compute_uv=False)[: size - 1] ** 2)
-    least = min(shift / size, float(np.min(np.maximum(tails, 0.0) / (size - np.arange(1, size)))))
-    return float(low) / shift, float(high) / max(least, 1e-14 * shift)
+    """The smallest ‖A v‖² − ‖B v‖² over unit v, as a share of ‖A‖², and the largest as a share of the tightest bound."""
+    if len(A) < A.shape[1]:  # the sketch lies in the span of the rows
+        Q = np.linalg.qr(A.T)[0]
+        A, B = A @ Q, B @ Q
+    values = np.linalg.eigvalsh(A.T @ A - B.T @ B)
+    squares, whole = np.linalg.eigvalsh(A.T @ A)[::-1], float(np.sum(A**2))
+    k = np.arange(size)
+    tails = np.maximum(whole - np.r_[0.0, np.cumsum(squares)][:size], 0.0)  # ‖A − A_k‖², k = 0 … ℓ − 1
+    return float(values[0]) / whole, float(values[-1]) / max(float(np.min(tails / (size - k))), 1e-12 * whole)
 
 
 def bounds(quick: bool) -> Table:

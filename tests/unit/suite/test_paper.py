@@ -1,0 +1,146 @@
+"""The paper's figures: what is run, drawn, and said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from online_psp.datasets.registry import KNOWN, load
+from online_psp.suite import paper, pictures, tables
+from online_psp.suite.data import Data, find, problem
+from online_psp.suite.measure import Trial
+from online_psp.suite.methods import FIVE, ONLINE_PCA, PAPER, fsm, yours
+from online_psp.suite.paper import FIGURES, Scope, reproduce
+from online_psp.suite.rows import Row, distinct, select
+from online_psp.suite.runner import How, arrays_path, complete, run
+from online_psp.suite.speed import Timing
+
+HERE = How(jobs=0)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The figures at sizes of a test: digits in place of faces, few samples, few sizes."""
+    digits = Data("digits", 1797, 64, most=300, checksum="x")
+
+    def shrunk(record: Trial | Timing) -> Trial | Timing | None:
+        if isinstance(record, Timing):
+            return replace(record, D=64, K=record.K // 16, runs=1, samples=2) if record.D == 8192 else None
+        if record.data.source == "spiked":
+            data = replace(record.data, N=150, D=40)
+            return replace(record, data=data, moments=(150,)) if (record.data.D, record.K) == (256, 16) and record.data.rho < 1e-2 else None
+        if record.study == "fig3" and (record.K != 16 or record.data.source != "yale"):
+            return None
+        return replace(record, data=digits, K=8, moments=(20, 100, 300))
+
+    def records(name: str) -> Any:
+        made = FIGURES[name].records
+        return lambda scope, home: list(dict.fromkeys(found for record in made(scope, home) if (found := shrunk(record))))
+
+    figures = {name: replace(figure, records=records(name)) for name, figure in FIGURES.items()}
+    monkeypatch.setattr(paper, "FIGURES", figures)
+    monkeypatch.setattr(paper, "_without_data", lambda *_: {})
+    return figures
+
+
+def test_all_four_figures_are_run_drawn_judged_and_reported(small: dict[str, Any], tmp_path: Path) -> None:
+    mine = yours("tests.somebodys:Mine")
+    result = reproduce(list(FIGURES), tmp_path, scope=Scope(quick=True, methods=(mine,)), how=HERE, command="psp reproduce all")
+    assert set(result.pictures) == set(FIGURES)
+    for name in FIGURES:
+        with Image.open(tmp_path / f"quick_{name}.png") as picture:
+            assert picture.width > 500, name
+        assert "**Verdicts**" in (tmp_path / f"quick_results_{name}.md").read_text(encoding="utf-8")
+    page = result.report.read_text(encoding="utf-8")
+    assert all(figure.title in page for figure in FIGURES.values())
+    assert "Deviations from the paper" in page
+    assert "psp reproduce all" in page
+    assert not select(result.rows, metric="failed")
+    assert {"Mine", ONLINE_PCA.label} <= set(distinct(select(result.rows, study="fig3"), "label"))
+    again = reproduce(["fig2"], tmp_path, scope=Scope(quick=True), how=HERE)
+    assert [row for row in again.rows if row.study == "fig3" and row.label != "Mine"], "what is complete is in the report too"
+
+
+def test_figures_without_their_data_are_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONLINE_PSP_DATA", str(tmp_path))
+    monkeypatch.setattr(paper, "load", lambda name, home: (_ for _ in ()).throw(FileNotFoundError(f"no {name} here")))
+    with pytest.raises(FileNotFoundError, match="no yale here"):
+        reproduce(["fig3"], tmp_path, scope=Scope(quick=True), how=HERE)
+    left_out = paper._without_data(["fig1", "fig3"], Scope(quick=True), HERE)
+    assert set(left_out) == {"fig3"}
+
+
+def test_the_figures_are_the_papers() -> None:
+    first, second, third = (FIGURES[name].records(Scope(), None) for name in ("fig1", "fig2", "fig3"))
+    assert {(record.D, record.K) for record in first if isinstance(record, Timing)} == {
+        (D, K) for D in (8192, 32768) for K in (64, 128, 256, 512, 1024, 2048, 4096)
+    }
+    trials = [record for record in second if isinstance(record, Trial) and not record.jitter]
+    assert {(record.data.D, record.K) for record in trials} == {(256, 16), (256, 128), (2048, 16), (2048, 128)}
+    assert {record.data.N for record in trials} == {6000}
+    assert {record.method for record in trials} > set(FIVE)
+    assert len({record.seed for record in trials}) == 10
+    real = [record for record in third if isinstance(record, Trial) and not record.jitter]
+    assert {(record.data.source, record.epochs) for record in real} == {("yale", 10), ("orl", 30), ("mnist", 1)}
+    assert {record.method for record in real} > set(PAPER)
+    assert {record.jitter for record in third if isinstance(record, Trial)} == {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_quick_is_less_of_the_same(name: str) -> None:
+    whole, quick = FIGURES[name].records(Scope(), None), FIGURES[name].records(Scope(quick=True), None)
+    assert len(quick) < len(whole)
+    assert {(record.K, record.seed) for record in quick} <= {(record.K, record.seed) for record in whole}
+
+
+def test_trials_and_seeds_that_cannot_be_are_refused() -> None:
+    assert list(Scope(seed=3, trials=2).seeds) == [3, 4]
+    for wrong in ({"seed": -1}, {"trials": 0}):
+        with pytest.raises(ValueError, match="at least"):
+            Scope(**wrong)  # type: ignore[arg-type]
+
+
+def test_pictures_are_kept_in_the_units_of_the_file_and_made_again_where_they_are_lost(tmp_path: Path) -> None:
+    faces = np.random.default_rng(0).integers(0, 255, (40, 12)).astype(np.uint8)
+    savemat(tmp_path / "faces.mat", {"fea": faces})
+    data = find(tmp_path / "faces.mat")
+    trial = Trial("fig4", data, fsm(0.6), 12, 0, 1, ("err_batch", "explained", "psnr"), (20, 40), pictured=3)
+    found = run([trial], tmp_path / "rows.csv", HERE)
+    with np.load(arrays_path(tmp_path / "rows.csv", trial.key)) as album:
+        np.testing.assert_array_equal(album["original"], faces[3])
+        np.testing.assert_allclose(album["batch"], faces[3], atol=1e-9, err_msg="all directions rebuild it")
+        assert set(album) == {"t20", "t40", "batch", "original"}
+    assert select(found, metric="explained")[-1].value == pytest.approx(1.0)
+    assert complete([trial], tmp_path / "rows.csv") == found
+    arrays_path(tmp_path / "rows.csv", trial.key).unlink()
+    assert complete([trial], tmp_path / "rows.csv") is None
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
+    base = Row("k", "evaluation", "set", 100, 10, 0.0, "", "m", "a", "yours", 3, 0, 10, "err_batch", 0.5)
+    rows = [replace(base, t=t, value=1 / t) for t in (10, 50, 100)]
+    one, two = (pictures.save(pictures.evaluation(rows), tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert one == two
+
+
+def test_a_spread_is_shown_and_is_no_curve_of_its_own() -> None:
+    base = Row("k", "fig2", "spiked", 100, 10, 0.1, "", "CCIPCA", "a", "online-psp", 3, 0, 100, "err_batch", 0.5)
+    rows = [base, *(replace(base, label="CCIPCA ±1e-15", value=value) for value in (0.4, 0.6))]
+    assert tables.curves_of(rows) == ["CCIPCA"]
+    (table,) = tables.spreads(rows)
+    assert table.lines[0][5:] == ("0.5", "0.4 – 0.6", "2")
+
+
+def test_known_sets_are_as_large_as_their_records_say(data_home: Path) -> None:
+    for name in ("yale", "orl", "mnist"):
+        assert load(name, data_home).X.shape == (KNOWN[name].N, KNOWN[name].D)
+
+
+def test_references_of_a_known_set_are_found_in_its_folder() -> None:
+    assert problem(Data("digits", 1797, 64, checksum="x"), 4, 0).V.shape == (64, 4)
