@@ -41,6 +41,7 @@ class Study(StrEnum):
 
     others = "others"
     speed = "speed"
+    threads = "threads"
     tracking = "tracking"
     holes = "holes"
     gross = "gross"

@@ -1,4 +1,4 @@
-"""Block sizes, chosen by a model of what blocks cost, and every limit on memory. ``python -m benchmarks speed`` tests the model.
+"""Block sizes, chosen by a model of what blocks cost, and every limit on memory.
 
 A block has a fixed cost F whatever its size: calls, passes over the basis and, for some algorithms, its products with K×K matrices. The
 cost that grows with its size n is that of the inner products between its samples: a sample has n/2 earlier ones on average. With p for

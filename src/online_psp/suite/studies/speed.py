@@ -1,4 +1,4 @@
-"""Our own speed: beside the in-place loop, beside what this machine gives, beside forming XᵀX once; threads; start-up."""
+"""Our own speed: beside the in-place loop, beside what this machine gives, beside forming XᵀX once; start-up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from online_psp.datasets.registry import load, locate
 from online_psp.datasets.spiked import spiked_covariance
@@ -23,8 +21,8 @@ from online_psp.engine.types import Floats
 from online_psp.pca import OnlinePCA
 from online_psp.suite.baselines import BASELINES
 from online_psp.suite.rows import median, select
-from online_psp.suite.speed import FLOORS, METRIC, WAYS, Timing, steady_model, time_steady
-from online_psp.suite.tables import Table, micro, number
+from online_psp.suite.speed import FLOORS, METRIC, WAYS, Timing, time_steady
+from online_psp.suite.tables import Table, micro
 
 _SIZES = ((784, 16), (1024, 64), (8192, 64), (8192, 256), (32768, 64))
 
@@ -33,7 +31,6 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them."""
     yield ways(_SIZES[:2] if quick else _SIZES, 3 if quick else 9)
     yield anchor(2 if quick else 7)
-    yield threads(_SIZES[:2] if quick else _SIZES)
     yield start_up(1 if quick else 5)
 
 
@@ -92,29 +89,6 @@ def _seconds(function: Callable[[], Any], clock: Callable[[], float] = time.proc
     began = clock()
     function()
     return clock() - began
-
-
-def _one_by_one(learn: Callable[[Floats], Any], X: Floats) -> None:
-    for x in X:
-        learn(x)
-
-
-def threads(sizes: tuple[tuple[int, int], ...]) -> Table:
-    """All threads against one, by the clock on the wall: nothing is to be slower with threads on."""
-    cores, lines = len(os.sched_getaffinity(0)), []
-    for (D, K), name in product(sizes, BASELINES):
-        model, stream = steady_model(name, D, K)
-        X, cells = stream.draw(256), []
-        for learn in (partial(model.fit_block, X), partial(_one_by_one, model.fit_next, X[:64])):
-            found = []
-            for _ in range(5):  # in turn, because other work comes and goes
-                with threadpool_limits(1):
-                    one = _seconds(learn, time.perf_counter)
-                with threadpool_limits(cores):
-                    found.append(_seconds(learn, time.perf_counter) / one)
-            cells.append(number(median(found)))
-        lines.append((str(D), str(K), name.upper(), *cells))
-    return Table(f"{cores} threads / one, wall-clock", ("D", "K", "algorithm", "fit_block", "fit_next"), tuple(lines))
 
 
 def start_up(repeats: int) -> Table:
