@@ -34,7 +34,7 @@ def test_what_learning_depends_on_is_fixed_at_the_first_row(name: str, value: An
     model = OnlinePCA(3).partial_fit(X[:50])
     before = model.components_
     model.set_params(**{name: value})
-    refused = f"{name} was .* when learning began and is .* now; set it back, or start anew with fit"
+    refused = f"{name} was .*start anew"
     with pytest.raises(ValueError, match=refused):
         model.partial_fit(X[50:])
     with pytest.raises(ValueError, match=refused):
@@ -56,7 +56,7 @@ def test_what_is_only_read_may_change() -> None:
     assert y.shape == (2,), "a sample's coordinates should follow n_components at once"
     assert np.allclose(y, model.transform(X[1:2])[0]), "and they should no longer be whitened"
     model.set_params(n_components=200)
-    with pytest.raises(ValueError, match="n_components is 200 now, but the model keeps only 38 directions; start anew with fit"):
+    with pytest.raises(ValueError, match=r"200.*start anew"):
         model.partial_fit(X)
 
 
@@ -251,9 +251,9 @@ def test_the_papers_own_schedule_of_ipca_is_taken() -> None:
 def test_inverse_transform_names_a_wrong_width() -> None:
     X = wide(100)
     model = OnlinePCA(3).fit(X)
-    with pytest.raises(ValueError, match=r"coordinates along the 3 components, shape \(n, 3\); got shape \(5, 4\)"):
+    with pytest.raises(ValueError, match=r"\(n, 3\).*\(5, 4\)"):
         model.inverse_transform(np.zeros((5, 4)))
-    with pytest.raises(TypeError, match="dense array of coordinates; got a sparse matrix"):
+    with pytest.raises(TypeError, match="sparse"):
         model.inverse_transform(sparse.csr_array((5, 3)))
     assert model.inverse_transform(np.zeros((2, 3), dtype=int)).shape == (2, 300)
 

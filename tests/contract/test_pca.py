@@ -155,9 +155,9 @@ def test_many_models_merge_with_reduce() -> None:
 
 def test_models_that_cannot_be_merged() -> None:
     X = wide(100)
-    with pytest.raises(ValueError, match="same number of features; got 300 and 60"):
+    with pytest.raises(ValueError, match=r"300.*60"):
         OnlinePCA(3).fit(X).merge(OnlinePCA(3).fit(X[:, :60]))
-    with pytest.raises(ValueError, match="centres and one that does not"):
+    with pytest.raises(ValueError, match="centre"):
         OnlinePCA(3).fit(X).merge(OnlinePCA(3, center=False).fit(X))
     with pytest.raises(NotFittedError):
         OnlinePCA(3).fit(X).merge(OnlinePCA(3))
@@ -168,7 +168,7 @@ def test_a_share_of_variance_chooses_the_number() -> None:
     for share in (0.5, 0.9, 0.99):
         assert OnlinePCA(share).fit(X).n_components_ == PCA(share, svd_solver="full").fit(X).n_components_
     poor = OnlinePCA(0.9999, max_rank=10).fit(X)
-    with pytest.warns(UserWarning, match=r"The 10 directions kept explain 0\.8\d+ of the variance, less than the 0\.9999 asked for"):
+    with pytest.warns(UserWarning, match=r"0\.8\d+ of the variance.*0\.9999"):
         assert poor.n_components_ == 10
     wide_rows = wide(4000, D=700)
     grown = OnlinePCA(0.7, max_rank=100).fit(wide_rows)
@@ -229,18 +229,18 @@ def test_bad_rows_leave_the_model_as_it_was(seen: int) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_components": 0}, "at least 1; got 0"),
-        ({"n_components": 1.5}, "between 0 and 1; got 1.5"),
-        ({"n_components": 301}, "not be larger than the number of features, 300; got 301"),
-        ({"oversample": -1}, "oversample must be a whole number, 0 or more; got -1"),
-        ({"block_size": 0}, "block_size must be a whole number, 1 or more, or 'auto'; got 0"),
-        ({"n_components": "mle"}, "n_components must be a whole number, a share of the variance such as 0.95, or None; got 'mle'"),
-        ({"half_life": 0}, "half_life must be positive and finite, or None; got 0"),
-        ({"half_life": float("nan")}, "half_life must be positive and finite, or None; got nan"),
-        ({"max_rank": 0}, "max_rank must be a whole number, 1 or more; got 0"),
-        ({"axes": np.array([1, 2])}, "axes must be 'principal' or 'stable'; got array"),
-        ({"batch_size": 0}, "batch_size must be a whole number, 1 or more, or None; got 0"),
-        ({"dtype": "int8"}, "dtype must be float32, float64 or None; got 'int8'"),
+        ({"n_components": 0}, "n_components.*0"),
+        ({"n_components": 1.5}, "n_components.*1.5"),
+        ({"n_components": 301}, "300.*301"),
+        ({"oversample": -1}, "oversample.*-1"),
+        ({"block_size": 0}, "block_size.*0"),
+        ({"n_components": "mle"}, "n_components.*mle"),
+        ({"half_life": 0}, "half_life.*0"),
+        ({"half_life": float("nan")}, "half_life.*nan"),
+        ({"max_rank": 0}, "max_rank.*0"),
+        ({"axes": np.array([1, 2])}, "axes.*array"),
+        ({"batch_size": 0}, "batch_size.*0"),
+        ({"dtype": "int8"}, "dtype.*int8"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
@@ -274,7 +274,7 @@ def test_results_repeat_to_the_last_bit() -> None:
 
 def test_not_fitted() -> None:
     for ask in ("components_", "mean_", "explained_variance_", "noise_variance_", "n_samples_seen_"):
-        with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+        with pytest.raises(NotFittedError, match="fit"):
             getattr(OnlinePCA(2), ask)
     with pytest.raises(NotFittedError):
         OnlinePCA(2).transform(np.zeros((2, 3)))
@@ -304,7 +304,7 @@ def test_fit_next_takes_real_numbers() -> None:
     X = wide(300)
     model = OnlinePCA(2).fit(X)
     for row in (X[0] + 1j, np.zeros(X.shape[1], "datetime64[s]"), np.full(X.shape[1], "1")):
-        with pytest.raises(TypeError, match="fit_next takes real numbers; got dtype"):
+        with pytest.raises(TypeError, match="real numbers"):
             model.fit_next(row)
     assert model.n_samples_seen_ == 300
 
@@ -314,12 +314,12 @@ def test_inverse_transform_takes_real_numbers_of_the_right_width_only() -> None:
     Z = np.ones((5, 3))
     bad: Any
     for bad in (Z.astype(str), Z + 0j, [["a", 1.0, 2.0]], np.array([[None, "x", 1.0]], dtype=object), np.full((2, 3), b"1")):
-        with pytest.raises(TypeError, match="inverse_transform takes real numbers; got"):
+        with pytest.raises(TypeError, match="real numbers"):
             model.inverse_transform(bad)
     for sparse_kind in (sparse.csr_array, sparse.coo_matrix, sparse.csc_matrix):
-        with pytest.raises(TypeError, match="inverse_transform takes a dense array of coordinates; got a sparse matrix"):
+        with pytest.raises(TypeError, match="sparse"):
             model.inverse_transform(sparse_kind(Z))
     for bad in (Z[:, :2], np.ones((5, 12)), Z[0], np.ones((2, 2, 3)), None):
-        with pytest.raises((ValueError, TypeError), match="inverse_transform takes"):
+        with pytest.raises((ValueError, TypeError), match="inverse_transform"):
             model.inverse_transform(bad)
     assert np.array_equal(model.inverse_transform(Z.astype(object)), model.inverse_transform(Z))

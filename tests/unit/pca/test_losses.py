@@ -33,7 +33,7 @@ def test_a_heavy_tail_that_is_cut_is_said(kind: str, D: int) -> None:
     X, rng = factors(2500, D, seed=61)
     sizes = np.sqrt(3.0 / rng.chisquare(3.0, 2500)) if kind == "t" else np.exp(2.0 * rng.standard_normal(2500))
     X *= sizes[:, np.newaxis]
-    with pytest.warns(UserWarning, match=r"robust=True has cut a heavy tail: .* have lost \d+ % of the variance") as said:
+    with pytest.warns(UserWarning, match=r"heavy tail.* lost \d+ %") as said:
         model = OnlinePCA(3, robust=True).fit(X)
     lost = int(re.search(r"lost (\d+) %", str(said[0].message))[1]) / 100.0  # type: ignore[index]
     truth = 1.0 - float(model.var_.sum()) / float(X.var(axis=0).sum())
@@ -65,7 +65,7 @@ def test_first_rows_of_which_most_are_gross_are_said_when_others_have_come(kind:
         way = rng.standard_normal(40)
         X[bad] += 20.0 * X.std() * (rng.standard_normal((len(bad), 1)) if kind == "one direction" else 1.0) * way
     found = sentences(X, standardize=standardize)
-    assert any(re.match(r"The first rows, \d+\.\d % of the weight of all, make up \d\d % of the variance", each) for each in found), found
+    assert any(re.search(r"first rows.* \d\d % of the variance", each) for each in found), found
 
 
 def test_what_has_been_lost_survives_files_and_merges(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_has_been_lost_survives_files_and_merges(tmp_path: Path) -> None:
     first, second = OnlinePCA(3, robust=True).partial_fit(X[:1000]), OnlinePCA(3, robust=True).partial_fit(X[1000:])
     first.save(tmp_path / "m.psp")
     for model in (OnlinePCA.load(tmp_path / "m.psp").partial_fit(X[1000:]), first.merge(second)):
-        with pytest.warns(UserWarning, match="The first rows, .* make up 9[0-9] % of the variance"):
+        with pytest.warns(UserWarning, match="first rows.* 9[0-9] %"):
             _ = model.components_
 
 
@@ -87,7 +87,7 @@ def test_groups_of_features_that_no_row_connects_are_said(saved: bool, tmp_path:
     if saved:
         model.save(tmp_path / "m.psp")
         model = OnlinePCA.load(tmp_path / "m.psp")
-    with pytest.warns(UserWarning, match="Features 0 and 1 have never been observed in the same row"):
+    with pytest.warns(UserWarning, match="Features 0 and 1 .*never"):
         _ = model.partial_fit(X[500:]).components_
 
 

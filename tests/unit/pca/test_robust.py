@@ -86,7 +86,7 @@ def test_a_new_regime_is_followed() -> None:
     times = []
     for robust in (False, True):
         model = OnlinePCA(5, robust=robust, half_life=500).fit(one)
-        with pytest.warns(UserWarning, match="of their weight from the rows so far") if robust else nullcontext():
+        with pytest.warns(UserWarning, match="weight") if robust else nullcontext():
             for done in range(0, 4000, 50):
                 model.partial_fit(two[done : done + 50])
                 if subspace_error(model.components_.T, truth) < 0.1:
@@ -210,7 +210,7 @@ def test_what_is_taken_from_many_rows_is_said() -> None:
     """A fifth of the rows may be another cluster, and that is data."""
     rng, X = np.random.default_rng(23), spiked_covariance(1500, 60, 3, 0.01, seed=20).X
     X[rng.random(1500) < 0.2] += 3.0
-    with pytest.warns(UserWarning, match="robust=True has taken (19|20|21) % of their weight"):
+    with pytest.warns(UserWarning, match="robust=True .*(19|20|21) %"):
         OnlinePCA(3, robust=True).fit(X)
     model = OnlinePCA(3, robust=True)
     with warnings.catch_warnings(record=True) as said:
@@ -219,7 +219,7 @@ def test_what_is_taken_from_many_rows_is_said() -> None:
             model.partial_fit(part)
         for x in X[:200]:
             model.fit_next(x)
-    assert ["robust=True has taken" in str(each.message) for each in said] == [True], "once is enough"
+    assert ["robust=True" in str(each.message) for each in said] == [True], "once is enough"
 
 
 @pytest.mark.parametrize("D", [200, 30])

@@ -89,10 +89,10 @@ def test_constant_columns(D: int) -> None:
 
 
 def test_what_cannot_be_standardised() -> None:
-    with pytest.raises(ValueError, match="it needs center=True"):
+    with pytest.raises(ValueError, match="center=True"):
         OnlinePCA(2, standardize=True, center=False).fit(odd_units(50, 9))
     one: Any = OnlinePCA(2, standardize=True).fit(odd_units(50, 9))
-    with pytest.raises(ValueError, match="standardises and one that does not"):
+    with pytest.raises(ValueError, match="standardi"):
         one.merge(OnlinePCA(2).fit(odd_units(50, 9)))
 
 
@@ -102,7 +102,7 @@ def test_coordinates_beyond_their_type_are_an_error(kind: str) -> None:
     X = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
     X[:, 2] *= np.float32(1e-40)
     rows = sparse.csr_array(X) if kind == "sparse" else X
-    with pytest.raises(ValueError, match="row 0 are not finite: they are too large for float32"):
+    with pytest.raises(ValueError, match=r"row 0 .*float32"):
         OnlinePCA(3, standardize=True, dtype="float32").fit(X).transform(rows)
     Z = OnlinePCA(3, standardize=True, dtype="float64").fit(X).transform(rows)
     assert np.isfinite(Z).all()
@@ -123,7 +123,7 @@ def test_a_constant_column_is_divided_by_one_in_any_units(unit: float) -> None:
 def test_columns_whose_squares_underflow_are_not_taken_for_constant_in_silence(D: int) -> None:
     rng = np.random.default_rng(16)
     X = rng.standard_normal((600, D)) + rng.standard_normal((600, 1))
-    with pytest.warns(RuntimeWarning, match=r"features, feature 0 the first, vary so little .* taken for constant: bring"):
+    with pytest.warns(RuntimeWarning, match="feature 0 .*constant"):
         _ = OnlinePCA(2, standardize=True).fit(X * 10.0 ** np.linspace(-150, 130, D)).components_
     plain, scaled = (OnlinePCA(2, standardize=True).fit(X * units).components_ for units in (1.0, 10.0 ** np.linspace(-60, 60, D)))
     error = subspace_error(scaled.T, plain.T)
@@ -140,7 +140,7 @@ def changed_units(seed: int = 17) -> tuple[Floats, Floats]:
 
 def test_units_that_change_half_way() -> None:
     X, batch = changed_units()
-    with pytest.warns(RuntimeWarning, match=r"Row 15\d\d makes the standard deviation of feature \d+ \d+ times as large"):
+    with pytest.warns(RuntimeWarning, match=r"Row 15\d\d .*standard deviation"):
         model = OnlinePCA(3, standardize=True).fit(X)
     error = subspace_error(model.components_.T, batch.T)
     assert error < 0.005, f"error {error:.4f} to PCA of the standardised rows, below 0.005 expected"
@@ -193,7 +193,7 @@ def test_deviations_that_change_unevenly_are_said(kind: str) -> None:
     lot = np.random.default_rng(72).random(X.shape)
     rows = sparse.csr_array(np.where(lot < 0.5, X, 0.0)) if kind == "sparse" else np.where(lot < 0.01, np.nan, X) if kind == "holes" else X
     _, said = with_sentences(rows, missing="impute" if kind == "holes" else "error")
-    assert any("have changed by factors from" in each and "with 54 directions they are exact" in each for each in said), said
+    assert any("have changed" in each for each in said), said
 
 
 def test_what_is_said_of_deviations_helps_and_is_not_said_of_lighter_tails(tmp_path: Path) -> None:
@@ -210,5 +210,5 @@ def test_what_is_said_of_deviations_helps_and_is_not_said_of_lighter_tails(tmp_p
     assert said == [], "nothing to be said of what is exact"
     half = OnlinePCA(4, standardize=True).partial_fit(X[:2000])
     half.save(tmp_path / "m.psp")
-    with pytest.warns(RuntimeWarning, match="have changed by factors from"):
+    with pytest.warns(RuntimeWarning, match="have changed"):
         _ = OnlinePCA.load(tmp_path / "m.psp").partial_fit(X[2000:]).components_
