@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 DEMO_READY := $(VENV)/.demo-ready
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test test-slow test-all test-torch test-interpreted lint docs docs-check release-check bench torture comparison-page experiments-page clean
+.PHONY: demo test test-slow test-all test-torch lint docs docs-check release-check bench torture comparison-page experiments-page clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,10 +63,6 @@ test-all: $(READY)
 # Tensors, where torch is installed; `make test` has skipped them if it was not.
 test-torch: $(READY)
 	$(PYTEST) tests/contract/test_arrays.py
-
-# The same kernels as plain Python, on small sizes: an index beyond an array is an error there.
-test-interpreted: $(READY)
-	NUMBA_DISABLE_JIT=1 $(PYTEST) tests/contract/test_algorithms.py tests/contract/test_numerics.py tests/contract/test_bad_input.py tests/unit/algorithms/test_smallest.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +11,6 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Floats
 
 NAMES = sorted(ALGORITHMS)
-LEARNERS = ["block"]
-COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
-
-
-def sized(compiled: int, interpreted: int) -> int:
-    """A size for a test: the second one where kernels run as plain Python, a thousand times slower."""
-    return compiled if COMPILED else interpreted
 
 
 def module_of(name: str) -> Any:

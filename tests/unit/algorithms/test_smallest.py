@@ -14,7 +14,6 @@ from online_psp.algorithms import ipca
 from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.types import Floats, Rate
 from online_psp.metrics import subspace_error
-from tests.oracle import sized
 
 EPS = np.finfo(np.float64).eps
 
@@ -35,7 +34,7 @@ def bordered(S: Floats, y: Floats, rho: float, alpha: float) -> Floats:
     return np.asarray(T + alpha * np.outer(w, w))
 
 
-@settings(max_examples=sized(150, 5))
+@settings(max_examples=150)
 @given(
     K=st.integers(1, 40),
     decades=st.floats(0, 14),
@@ -59,7 +58,7 @@ def test_the_pair_is_the_smallest_one(K: int, decades: float, seed: int, drift: 
     assert abs(value - exact[0]) <= 100 * EPS * size, f"eigenvalue {value:.3e}, the smallest is {exact[0]:.3e}"
 
 
-@settings(max_examples=sized(60, 3))
+@settings(max_examples=60)
 @given(K=st.integers(1, 20), decades=st.floats(0, 4), seed=st.integers(0, 10_000))
 def test_the_inverse_follows(K: int, decades: float, seed: int) -> None:
     S, y, rho, alpha = problem(K, decades, seed)
@@ -96,7 +95,7 @@ def test_an_empty_covariance_is_no_obstacle() -> None:
 
 
 RNG = np.random.default_rng(0)
-N_ROWS, D, K = sized(400, 60), sized(60, 20), 6
+N_ROWS, D, K = 400, 60, 6
 HARD: dict[str, Floats] = {
     "white noise": RNG.standard_normal((N_ROWS, D)),
     "one feature at a time": np.eye(D)[RNG.integers(0, D, N_ROWS)] * RNG.uniform(0.5, 2, (N_ROWS, 1)),
@@ -141,7 +140,7 @@ def test_ipca_is_the_reference_on_hard_data(name: str, rate: Rate | None) -> Non
 @pytest.mark.parametrize("spread", [0.0, 1e-6, 0.5])
 def test_ipca_is_the_reference_when_the_smallest_variances_are_close(spread: float) -> None:
     """From a basis that has nothing to do with the data every sample drops one of many variances that are nearly the same."""
-    D, K = sized(120, 20), sized(40, 5)
+    D, K = 120, 40
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.standard_normal((D, K)))[0]
     variances = np.linspace(1.0 + spread, 1.0, K) + (0.0 if spread else 1e-9 * rng.permutation(K))
