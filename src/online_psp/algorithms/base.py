@@ -45,7 +45,7 @@ BlockSize: TypeAlias = int | Literal["auto"]
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 _FEW_OPEN, _MOST_OPEN = 16, 32  # each sample of an open block is one more row to read for the next
-_LEAST_ROWS, _MOST_ROWS = 32, 256
+_LEAST_ROWS, _MOST_ROWS = 32, 128
 _DENSE_BYTES = 1 << 24  # rows that are converted at a time
 
 
@@ -255,10 +255,10 @@ class StreamingAlgorithm(ABC):
 
     @property
     def block_rows(self) -> int:
-        """How many samples `fit_block` takes at a time: about K, so that the products among them cost as much as those with the basis."""
+        """How many samples `fit_block` takes at a time: the more, the dearer their products with each other, the cheaper a block."""
         if self.block_size != "auto":
             return self.block_size
-        return min(max(8 * -(-self.K // 8), _LEAST_ROWS), _MOST_ROWS)
+        return min(max(8 * (self.K // 16) + 16, _LEAST_ROWS), _MOST_ROWS)
 
     @property
     def open_capacity(self) -> int:

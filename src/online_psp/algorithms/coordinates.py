@@ -200,7 +200,7 @@ class FrameAlgorithm(StreamingAlgorithm):
     def sigma2(self) -> Floats:
         """(K,) variances along the components, largest first."""
         with self._lock:
-            return np.sort(self._settled()._sigma2)[::-1]
+            return np.sort(self._sigma2)[::-1]
 
     def _arrays(self) -> dict[str, Array]:
         if not self._started:

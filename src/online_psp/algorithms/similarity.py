@@ -107,6 +107,9 @@ class SimilarityMatching(StreamingAlgorithm):
         if not self.gamma > 0:
             raise ValueError(f"gamma must be positive; got {gamma!r}.")
         self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
+        self._least = math.cbrt(float(np.finfo(self.dtype).tiny))  # the smallest s before it is multiplied in
+        self.floor = float(np.finfo(self.dtype).eps ** 0.75)
+        """Smallest eigenvalue of M, relative to the largest, that can be told from rounding."""
         self._open = np.zeros((1, self.K)), np.zeros((1, self.open_capacity))
         if lateral is not None:
             inverse(self._M)
@@ -181,22 +184,17 @@ class SimilarityMatching(StreamingAlgorithm):
         C = np.empty((self.K, n))
         a, keep = settle(n, self._Y, self._steps, self._M, C)
         self._s *= a
-        if self._s < math.cbrt(float(np.finfo(self.dtype).tiny)):
+        if self._s < self._least:
             B *= self.dtype.type(self._s)
             self._s = 1.0
         add_product(B, 1.0 / self._s, C, X)
         self._X = None
         self._since += n
         self._kept *= keep
-        if self._since >= max(64, self.K) or self._kept < _FAINT:
+        if self._since >= max(128, 2 * self.K) or self._kept < _FAINT:
             self._renew()
 
     # The guard
-
-    @property
-    def floor(self) -> float:
-        """Smallest eigenvalue of M, relative to the largest, that can be told from rounding."""
-        return float(np.finfo(self.dtype).eps ** 0.75)
 
     def _renew(self) -> None:
         """Compute the inverse from M, at an amortised O(K²) per sample, and keep M invertible.
