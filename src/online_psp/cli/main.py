@@ -23,7 +23,7 @@ _NEXT = """
 Next:
   ten lines of your own        README.md
   your own file                psp fit rows.csv -k 8 -o model.psp
-  compare on your own file     psp bench -d rows.csv -k 8 --quick
+  a race against the others    psp bench --quick
   the documentation            make docs, then open docs/_build/html/index.html
 """
 
@@ -58,50 +58,23 @@ app.command()(watch)
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("psp-demo.png")) -> None:
-    """Compare FSM, IPCA, CCIPCA, OnlinePCA and IncrementalPCA on data that needs no download: time, accuracy, a plot."""
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
-
+def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("psp-demo.png")) -> None:
+    """Components form from a stream of pictures, a stream drifts, holes are filled: ten seconds, one picture, no download."""
     from online_psp.engine.extras import need_matplotlib
-    from online_psp.experiments.demo_kernels import compiling_beside
 
     need_matplotlib("psp demo")
+    from rich.console import Console
 
-    console = Console()
-    results = []
-    with compiling_beside() as compile_all, Progress(console=console) as progress:
-        task = progress.add_task("compiling, once after installing", total=None)
-        from online_psp.experiments import demo as show  # takes seconds, in which the other process compiles
+    console = Console(highlight=False)
+    with console.status("loading") as status:
+        from online_psp.suite import demo as show
 
-        chosen = show.problems()
-        progress.update(task, total=show.steps(chosen))
-        compile_all()
-        for result in show.run(chosen):
-            results.append(result)
-            progress.update(task, advance=1, description=f"{result.problem}: {result.method}")
-    for name in dict.fromkeys(result.problem for result in results):
-        table = Table(
-            title=name, caption="µs per sample, one thread; in place: the published update, a sample at a time; faster: blocks against that"
-        )
-        for column in ("method", "fit_next", "block", "in place", "faster", "Err_batch", "Err_pop"):
-            table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
-        for result in results:
-            if result.problem == name:
-                table.add_row(
-                    result.method,
-                    "" if result.single is None else f"{result.single:.1f}",
-                    f"{result.block:.1f}",
-                    "" if result.in_place is None else f"{result.in_place:.1f}",
-                    "" if result.in_place is None else f"{result.in_place / result.block:.1f}×",
-                    f"{result.err_batch:.4f}",
-                    "" if result.err_pop is None else f"{result.err_pop:.4f}",
-                )
-        console.print(table)
-    show.draw(results, out)
-    console.print(f"picture: {out}")
-    console.print(_NEXT, highlight=False, markup=False)
+        found = show.run(status.update)
+        show.draw(found, out)
+    for sentence in show.sentences(found):
+        console.print(sentence, markup=False)
+    console.print(f"picture     {out}", markup=False)
+    console.print(_NEXT, markup=False)
 
 
 app.command()(reproduce)
