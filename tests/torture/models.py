@@ -195,7 +195,7 @@ def _check_told(model: Any) -> None:
     facts |= {} if names is None else {"feature_names": list(names)}
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        info._show(Path("m.psp"), facts)
+        info._show(Path("m.psp"), facts, None)
     assert not _STEERS.search(text.getvalue()), "psp info prints control characters"
     json.dumps(facts, allow_nan=False, default=str)
 
@@ -242,7 +242,7 @@ def use_run(run: Any) -> None:
     facts = info._facts(run.model, run, {})
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        info._show(Path("m.psp"), facts)
+        info._show(Path("m.psp"), facts, None)
     assert not _STEERS.search(text.getvalue()), "psp info prints control characters"
     learned = hasattr(run.model, "n_features_in_")
     use_pca(run.model)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from online_psp.cli._common import check_not_source, echo, plural
 from online_psp.cli._errors import USAGE, fail, usage
 from online_psp.cli._options import MONITORING
@@ -12,7 +14,9 @@ from online_psp.cli._options import MONITORING
 if TYPE_CHECKING:
     from online_psp.cli.fit import Task
 
-_OPTIONS = [name for name in MONITORING if name != "monitor"]
+_OPTIONS = [name for name in MONITORING if name not in ("monitor", "fail_on_drift")]
+DRIFTED = 3
+"""Exit code of --fail-on-drift."""
 
 
 def check_monitoring(task: Task) -> None:
@@ -29,20 +33,21 @@ def check_monitoring(task: Task) -> None:
     check_not_source(path, task.sources)
 
 
-def watch(task: Task, run: Any, *, continued: bool) -> None:
+def watch(task: Task, run: Any, earlier: Any) -> None:
     """Attach the monitor and the table to a run, as the command line asks or as it had before; nothing is written yet.
 
     Parameters
     ----------
-    continued : bool
-        Whether the run continues from a checkpoint.
+    earlier : runs.Run or None
+        The run in the model file: that is resumed if it is `run`, and otherwise updated.
     """
     from online_psp.io.alarms import AlarmFile, AlarmFileError
 
-    path = task.alarms
-    if continued and path is None and run.written is not None:
+    path, continued = task.alarms, run is earlier
+    written = None if earlier is None else earlier.written
+    if continued and path is None and written is not None:
         usage(f"The run in {task.output} writes a table of alarms; name it with --monitor, so that it is continued.")
-    if continued and path is not None and run.written is None:
+    if continued and path is not None and written is None:
         usage(f"The run in {task.output} was begun without --monitor; leave it out, or begin anew with --force.")
     if path is not None:
         _give_monitor(task, run)
@@ -53,12 +58,15 @@ def watch(task: Task, run: Any, *, continued: bool) -> None:
         return
     if task.mode == "new" and path.exists() and not task.force:
         usage(f"{path} exists, and is not the table of the run that begins here; add --force to overwrite it.")
+    if not continued and not path.exists():
+        written = None  # an update may begin a table of its own
+    time_column = run.reading.get("time_column")
+    columns = [*([time_column] if time_column else []), *(run.reading.get("ids") or [])]
     try:
-        run.alarms = AlarmFile(path, run.written if continued else None, again=task.mode != "new")
+        run.alarms = AlarmFile(path, written, again=task.mode != "new", source=run.source["name"], columns=columns)
     except AlarmFileError as error:
-        raise fail(
-            f"{str(error).rstrip('.')}. Without it the run in {task.output} cannot be continued; begin anew with --force.", 1
-        ) from None
+        way = f"Without it the run in {task.output} cannot be continued; begin anew with --force." if continued else "Choose another name."
+        raise fail(f"{str(error).rstrip('.')}. {way}", 1) from None
 
 
 def _give_monitor(task: Task, run: Any) -> None:
@@ -74,6 +82,12 @@ def _give_monitor(task: Task, run: Any) -> None:
         known = getattr(run.monitor, name)
         if known != value:
             usage(f"{task.output} is monitored with {name} = {known}, not {value}; leave {MONITORING[name].flags[0]} out.")
+
+
+def check_drift(task: Task, run: Any, rows: int) -> None:
+    """End with an exit code of its own if the stream has drifted after a number of rows, and that was asked for."""
+    if task.monitoring.get("fail_on_drift") and any(alarm.row >= rows for alarm in run.monitor.alarms):
+        raise typer.Exit(DRIFTED)
 
 
 def monitored(task: Task, run: Any) -> dict[str, Any]:

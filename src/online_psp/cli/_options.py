@@ -153,6 +153,7 @@ MONITORING: dict[str, Option] = {
         "What to do when the stream drifts: flag it, or reset the model to the rows since the change.",
         convert=_on_drift,
     ),
+    "fail_on_drift": Option(bool, ("--fail-on-drift",), "Exit with code 3 if the stream has drifted; rows are learned all the same."),
 }
 
 

@@ -27,7 +27,8 @@ class Progress:
     def __init__(self, run: Any, saving: Any, shown: bool) -> None:
         from rich.console import Console
 
-        self.run, self.saving = run, saving
+        self.run, self.saving, self.shown = run, saving, shown
+        self._told = 0 if run.monitor is None else run.monitor.n_rows
         self.console = Console(stderr=True)
         self.began = time.monotonic()
         self.next_look, self.next_draw, self.next_line = self.began + _LOOK_EVERY, 0.0, self.began + _LINE_EVERY
@@ -69,8 +70,10 @@ class Progress:
             self.bar.stop()
 
     def update(self, _: Any = None) -> None:
-        """Show the progress, if it is time to."""
+        """Show new alarms, and the progress if it is time to."""
         now = time.monotonic()
+        if self.shown and self.run.monitor is not None:
+            self._tell_alarms()
         if self.bar is not None and now >= self.next_draw:
             self.next_draw = now + _DRAW_EVERY
             self._look(now)
@@ -80,6 +83,14 @@ class Progress:
             self.next_line = now + _LINE_EVERY
             self._look(now)
             say(", ".join([self._place(), *self._left(now), *self.facts(now)]))
+
+    def _tell_alarms(self) -> None:
+        from online_psp.monitoring.results import in_words
+
+        for alarm in self.run.monitor.alarms:
+            if alarm.row >= self._told:
+                say(f"The stream has drifted: {in_words(alarm, self.run.source.get('feature_names'))}.")
+        self._told = self.run.monitor.n_rows
 
     def facts(self, now: float) -> list[str]:
         """Rate, variance, checkpoint and memory, in words."""

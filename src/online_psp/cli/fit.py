@@ -24,7 +24,7 @@ from online_psp.cli._common import (
     say_warnings,
 )
 from online_psp.cli._errors import DATA, INTERRUPTED, USAGE, CommandError, explain, fail, say, usage
-from online_psp.cli._monitoring import check_monitoring, monitored, say_monitored, watch
+from online_psp.cli._monitoring import check_drift, check_monitoring, monitored, say_monitored, watch
 from online_psp.cli._options import (
     FEEDING,
     MONITORING,
@@ -159,8 +159,6 @@ def _check(task: Task) -> None:
     if task.output.suffix == ".mat":
         usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     check_monitoring(task)
-    if task.settings.get("missing") == "impute" and task.alarms is not None:
-        usage("--monitor cannot score rows with missing values; leave --missing impute or --monitor out.")
     check_watching(task.watching)
 
 
@@ -203,7 +201,7 @@ def _run(task: Task, threads: int | None) -> None:
             raise fail("Stopped before the first row was learned; nothing was written.", INTERRUPTED) from None
         from online_psp.io.runs import DifferentSourceError
 
-        began = time.monotonic()
+        began, rows = time.monotonic(), 0 if run.monitor is None else run.monitor.n_rows
         try:
             with shown(task, run, saving) as page:
                 _drive(task, run, source, saving)
@@ -223,6 +221,7 @@ def _run(task: Task, threads: int | None) -> None:
     _report(task, run, seconds)
     if page is not None:
         page.stay()
+    check_drift(task, run, rows)
 
 
 def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
@@ -251,18 +250,20 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
     missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
     source = open_rows(task.sources, {**_reading(task, earlier), **holes_for(missing)}, task.quiet)
     run = _prepare(task, source, earlier)
-    watch(task, run, continued=run is earlier)
+    watch(task, run, earlier)
     return _Begun(run, source, saving, earlier)
 
 
 def _reading(task: Task, earlier: Any) -> dict[str, Any]:
-    """Reading options: those of the resumed run, or the columns that the model knows, unless other options are given."""
+    """Reading options: those of the resumed run, or the columns that the model and its table know, unless other options are given."""
     if earlier is None:
         return task.reading
     if task.mode == "resume":
         return {**known_reading(earlier.reading), **task.reading}
     names = earlier.source.get("feature_names")
-    return {**remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
+    known = known_reading(earlier.reading) if task.alarms is not None else {}  # a table continues with the same columns
+    kept: dict[str, Any] = {name: known[name] for name in ("ids", "time_column") if name in known}
+    return {**kept, **remembered_columns({"reading": earlier.reading}, names, task.reading), **task.reading}
 
 
 def _prepare(task: Task, source: Any, earlier: Any) -> Any:

@@ -13,6 +13,7 @@ from online_psp.cli._errors import plain
 _BARS = 20
 _NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, but without effect
 _NAMES = 12
+_ALARMS = 5  # newest ones shown
 _EIGHTHS = "▏▎▍▌▋▊▉"
 _PLAIN_BARS = {ord("█"): "#", **dict.fromkeys(map(ord, _EIGHTHS)), ord("…"): "..."}
 """Bars where the output has no signs for them."""
@@ -36,7 +37,7 @@ def info(
     if as_json:
         print_json({"model": str(model).encode("utf-8", "replace").decode(), **facts})
     else:
-        _show(model, facts)
+        _show(model, facts, monitor)
 
 
 def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
@@ -62,14 +63,16 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
 
 
 def _monitor_facts(monitor: Any) -> dict[str, Any]:
-    last = monitor.alarms[-1]._asdict() if monitor.alarms else None
+    found = [{**alarm._asdict(), "features": [{"feature": i, "share": share} for i, share in alarm.features]} for alarm in monitor.alarms]
     names = ("alpha", "learn_outliers", "on_drift", "n_rows", "n_left_out")
-    return {**{name: getattr(monitor, name) for name in names}, "last_alarm": last}
+    return {**{name: getattr(monitor, name) for name in names}, "alarms": found}
 
 
-def _show(path: Path, facts: dict[str, Any]) -> None:
+def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
     from rich.console import Console
     from rich.table import Table
+
+    from online_psp.monitoring.results import in_words
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -87,10 +90,13 @@ def _show(path: Path, facts: dict[str, Any]) -> None:
     table.add_row("settings", plain(settings))
     if "monitor" in facts:
         told = facts["monitor"]
-        last = told["last_alarm"]
-        alarm = "no drift alarm" if last is None else f"last drift alarm: {last['kind']}, {told['n_rows'] - last['row'] - 1:,} rows ago"
         settings = ", ".join(f"{name}={told[name]}" for name in ("alpha", "learn_outliers", "on_drift"))
-        table.add_row("monitor", plain(f"{settings}; {told['n_rows']:,} rows, {told['n_left_out']:,} left out, {alarm}"))
+        table.add_row("monitor", plain(f"{settings}; {told['n_rows']:,} rows, {told['n_left_out']:,} left out"))
+        for alarm in monitor.alarms[-_ALARMS:]:
+            ago = told["n_rows"] - alarm.row - 1
+            table.add_row("drift alarm", plain(f"{in_words(alarm, facts.get('feature_names'))}; {ago:,} rows ago"))
+        if not monitor.alarms:
+            table.add_row("drift alarm", "none")
     if "source" in facts:
         total = facts["source"].get("total")
         place = f"epoch {facts['epoch'] + 1} of {facts['epochs']}, row {facts['row']:,}{f' of {total:,}' if total is not None else ''}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_psp.cli._common import model_first, open_rows, plural, read_fitted, remembered_columns
+from online_psp.cli._common import holes_for, model_first, open_rows, plural, read_fitted, remembered_columns
 from online_psp.cli._errors import say
 from online_psp.cli._options import READING, AsJson, Force, OnBadRow, Quiet, check_alpha, grouped
 from online_psp.cli._tables import Append, BlockRows, Form, Job, TableOutput, order_for, write_table
@@ -40,8 +40,9 @@ class Scoring(NamedTuple):
 
         with np.errstate(over="ignore", invalid="ignore"):
             scores = scores_of(self.seen, check_rows(self.model, ordered(rows, self.order), None, reset=False))
-        # Good rows are finite: if a score is NaN, its row was too far away for floating point.
-        t2, spe = (np.where(np.isnan(each), np.inf, each) for each in scores)
+        # A complete row is finite: if a score is NaN, it was too far away for floating point. Others may have too few values to tell.
+        full = ~np.isnan(rows.sum(axis=1))
+        t2, spe = (np.where(np.isnan(each) & full, np.inf, each) for each in scores)
         limits = np.broadcast_to([self.t2_limit, self.spe_limit], (len(t2), 2))
         return np.column_stack([t2, spe, limits, (t2 > self.t2_limit) | (spe > self.spe_limit)])
 
@@ -79,7 +80,7 @@ def score(
     stored = read_fitted(model)
     known = take_names(stored.model)  # columns are matched here, and go to the model as plain arrays
     reading = {**remembered_columns(stored.header, known, reading), **reading}
-    source = open_rows(sources, reading, quiet)
+    source = open_rows(sources, {**reading, **holes_for(stored.model.missing)}, quiet)
     order = order_for(stored.model, known, source, model, quiet)
     write_table(job, source, _scoring(stored, alpha, order, job), reading, whole=("outlier",), numbered=True)
 

@@ -1,4 +1,4 @@
-"""The table of scores and alarms that a monitored run writes beside its model file.
+"""The table of scores and alarms that a monitored run writes beside its model file. Updates continue it: rows are numbered from its first.
 
 The table grows with the run, and a checkpoint stores its length in bytes and a digest of these bytes. Anything after them was written by a
 run that was killed before its next checkpoint: a resumed run cuts it off, and learns and writes those rows again, so that each row is there
@@ -7,8 +7,11 @@ once. A table that does not begin with the bytes of the checkpoint is refused.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
+from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +20,8 @@ from numpy.typing import NDArray
 from online_psp.io.model_file import Fields, ModelFileError
 from online_psp.io.pacing import unbroken
 
-COLUMNS = ("row", "t2", "spe", "t2_limit", "spe_limit", "outlier", "drift")
+SCORES = ("t2", "spe", "t2_limit", "spe_limit", "missing", "outlier", "drift", "features")
+"""Columns after the number of the row, its source, its time and its IDs."""
 
 
 class AlarmFileError(ValueError):
@@ -62,25 +66,43 @@ class AlarmFile:
     again : bool
         Whether a new table may overwrite its own beginning, left by a run that was killed before its first checkpoint. Any other file is
         refused when the first rows are written, and does not change.
+    source : str
+        Name of the source that rows come from.
+    columns : sequence of str
+        Names of the time column, if there is one, and of the ID columns.
 
     Raises
     ------
     AlarmFileError
-        If the file does not begin with what was written.
+        If the file does not begin with what was written, or has other columns.
     """
 
-    def __init__(self, path: str | os.PathLike[str], after: Written | None = None, *, again: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        after: Written | None = None,
+        *,
+        again: bool = False,
+        source: str = "",
+        columns: Sequence[str] = (),
+    ) -> None:
         self.path = os.fspath(path)
-        self._again = again
+        self._again, self._source = again, source
         self.written = after or Written()
         self._digest = hashlib.sha256()
         self._pending: list[bytes] = []
         self._ahead = self.written
         """As `written`, including pending rows, without size and digest."""
+        head = _line(["row", "source", *columns, *SCORES]).encode()
         if after is not None and after.size:
             self._check(after)
+            with open(self.path, "rb") as file:
+                if file.readline() != head:
+                    raise AlarmFileError(
+                        f"{self.path} has other columns than {head.decode().strip()}: --ids or --time-column was different."
+                    )
         else:
-            self._pending.append((",".join(COLUMNS) + "\n").encode())
+            self._pending.append(head)
 
     def _check(self, after: Written) -> None:
         left = after.size
@@ -105,31 +127,39 @@ class AlarmFile:
                 f"{self.path} exists, and is not the table of the run that begins here; remove it, or choose another name."
             )
 
-    def add(self, start: int, good: NDArray[np.bool_], found: Any) -> None:
+    def add(
+        self, good: NDArray[np.bool_], found: Any, about: Sequence[Sequence[str]], missing: Sequence[int], changed: Sequence[str]
+    ) -> None:
         """Add what a monitor says about a block of rows, to be written later.
 
         Parameters
         ----------
-        start : int
-            Number of rows of the source before the block.
         good : (n,) bool
-            Which rows of the block have been scored; the lines of the others have only their number.
+            Which rows of the block have been scored; the lines of the others have only their number, source, time and IDs.
         found : monitoring.Update, or None where no row is good
+        about : (n,) sequences of str
+            Time and IDs of each row.
+        missing : sequence of int
+            Number of missing values of each good row.
+        changed : sequence of str
+            The leading features of each alarm that these rows have raised, in order.
         """
-        lines, scored = [], iter(() if found is None else zip(*(each.tolist() for each in found), strict=True))
-        for row, known in enumerate(good.tolist(), start + 1):
+        lines, scored = [], iter(() if found is None else zip(*(each.tolist() for each in found), missing, strict=True))
+        of_alarms = iter(changed)
+        for row, (known, own) in enumerate(zip(good.tolist(), about, strict=True), self._ahead.rows + 1):
+            place = [str(row), self._source, *own]
             if not known:
-                lines.append(f"{row},,,,,,\n")
+                lines.append(_line([*place, *[""] * len(SCORES)]))
                 continue
-            *numbers, outlier, drift = next(scored)
-            cells = ",".join("" if value != value else repr(value) for value in numbers)  # noqa: PLR0124
-            lines.append(f"{row},{cells},{outlier:d},{drift}\n")
+            *numbers, outlier, drift, holes = next(scored)
+            cells = ["" if value != value else repr(value) for value in numbers]  # noqa: PLR0124
+            lines.append(_line([*place, *cells, str(holes), f"{outlier:d}", drift, next(of_alarms) if drift else ""]))
         self._pending.append("".join(lines).encode())
         ahead = self._ahead
         self._ahead = ahead._replace(
             rows=ahead.rows + len(good),
             outliers=ahead.outliers + (0 if found is None else int(found.outlier.sum())),
-            drifts=ahead.drifts + (0 if found is None else int((found.drift != "").sum())),
+            drifts=ahead.drifts + len(changed),
         )
 
     def write(self) -> None:
@@ -165,3 +195,10 @@ class AlarmFile:
         except OSError as error:
             error.filename = error.filename or self.path
             raise
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Cells as a line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow([" ".join(cell.splitlines()) for cell in cells])
+    return text.getvalue()

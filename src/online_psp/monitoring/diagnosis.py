@@ -8,9 +8,10 @@ from online_psp.engine.rows import AnyRows
 from online_psp.engine.types import Floats
 from online_psp.monitoring.limits import SpeMoments
 from online_psp.monitoring.recent import gram
-from online_psp.monitoring.scores import Snapshot
+from online_psp.monitoring.scores import Snapshot, contributions_by
 
 MEAN, SPREAD, DIRECTION = "mean", "spread", "direction"
+_LEADING = 3  # features that an alarm names
 _ENOUGH = 20  # fewest rows before the change to compare with
 KINDS = (MEAN, SPREAD, DIRECTION)
 
@@ -68,6 +69,30 @@ def onset(scores: Floats, since: int) -> int:
         return since
     steps = np.abs(np.cumsum((scores - np.median(before))[::-1][:since])) / np.sqrt(np.arange(1, since + 1))
     return max(2, int(np.argmax(steps)) + 1)
+
+
+def leading(rows: AnyRows, since: int, seen: Snapshot, score: str) -> tuple[tuple[int, float], ...]:
+    """The features that have changed most, and the share of each: of what rows since the change have more of a score than those before.
+
+    Parameters
+    ----------
+    rows : rows
+        The last rows.
+    since : int
+        Number of them that come after the change.
+    seen : Snapshot
+        The model before the change.
+    score : {"spe", "t2"}
+    """
+    before = len(rows) - since
+    sums = np.zeros((2, rows.D))
+    for i in range(len(rows)):  # sparse rows may be wide
+        sums[int(i >= before)] += getattr(contributions_by(seen, rows[i : i + 1]), score)[0]
+    more = np.maximum(sums[1] / since - (sums[0] / before if before else 0.0), 0.0)
+    total = float(more.sum())
+    if not 0.0 < total < np.inf:
+        return ()
+    return tuple((int(i), round(float(more[i] / total), 3)) for i in np.argsort(-more, kind="stable")[:_LEADING] if more[i] > 0)
 
 
 def _level(spe: Floats, moments: SpeMoments) -> tuple[float, float]:

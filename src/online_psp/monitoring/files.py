@@ -135,8 +135,8 @@ def _from_state(fields: Fields, cls: type[M], on_drift: OnDrift | None) -> M:
         raise ModelFileError("one of its two models has learned nothing")
     if fast is not None and fast.n_features_in_ != model.n_features_in_:
         raise ModelFileError("its two models do not have the same features")
-    monitor._restore(state, fast, [_alarm(entry) for entry in fields.value("alarms", list)])
-    rows = _recent(fields, model.n_features_in_, given.recent) if begun else None
+    monitor._restore(state, fast, [_alarm(entry, model.n_features_in_ if begun else 0) for entry in fields.value("alarms", list)])
+    rows = _recent(fields, model.n_features_in_, given.recent, model.missing != "impute") if begun else None
     monitor._recent.restore(rows, _recent_times(fields, monitor._memory, 0 if rows is None else len(rows)))
     return monitor
 
@@ -176,13 +176,16 @@ def _orthonormal(rows: Floats) -> bool:
         return bool(np.abs(rows @ rows.T - np.eye(len(rows))).max() < _ORTHONORMAL)
 
 
-def _alarm(entry: Any) -> Alarm:
-    if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, str, int]:
+def _alarm(entry: Any, D: int) -> Alarm:
+    if not isinstance(entry, list) or [type(part) for part in entry] != [int, str, str, int, list, str]:
         raise ModelFileError("its alarms are not alarms")
-    alarm = Alarm(*entry)
-    if alarm.kind not in KINDS or alarm.chart not in CHARTS or min(alarm.row, alarm.since) < 0:
+    row, kind, chart, since, features, label = entry
+    if kind not in KINDS or chart not in CHARTS or min(row, since) < 0:
         raise ModelFileError("its alarms are of an unknown kind")
-    return alarm
+    for pair in features:
+        if not isinstance(pair, list) or [type(part) for part in pair] != [int, float] or not (0 <= pair[0] < D and 0 <= pair[1] <= 1):
+            raise ModelFileError("its alarms name features that it does not have")
+    return Alarm(row, kind, chart, since, tuple((i, share) for i, share in features), label)
 
 
 def _recent_times(fields: Fields, memory: Memory, n: int) -> Floats | None:
@@ -196,20 +199,22 @@ def _recent_times(fields: Fields, memory: Memory, n: int) -> Floats | None:
     return times
 
 
-def _recent(fields: Fields, D: int, most: int) -> AnyRows | None:
+def _recent(fields: Fields, D: int, most: int, finite: bool) -> AnyRows | None:
     arrays = {name.removeprefix("recent."): array for name, array in fields.arrays.items() if name.startswith("recent.")}
     arrays.pop("times", None)
     part = Fields(arrays, {})
     if not arrays:
         return None
     if "rows" in arrays:
-        rows = part.array("rows", (len(arrays["rows"]), D), arrays["rows"].dtype)
+        rows = part.array("rows", (len(arrays["rows"]), D), arrays["rows"].dtype, finite=finite)
         if not 1 <= len(rows) <= most:
             raise ModelFileError("it has kept more rows than it should")
         return DenseRows(rows)
     if arrays.keys() != {"data", "indices", "indptr"} or any(array.ndim != 1 for array in arrays.values()):
         raise ModelFileError("its recent rows are incomplete")
-    data, indices, indptr = (part.array(name, arrays[name].shape) for name in ("data", "indices", "indptr"))
+    data, indices, indptr = (
+        part.array(name, arrays[name].shape, finite=finite or name != "data") for name in ("data", "indices", "indptr")
+    )
     fits = 2 <= len(indptr) <= most + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices) and (np.diff(indptr) >= 0).all()
     if not fits or (indices < 0).any() or (indices >= D).any() or (indices % 1).any() or (indptr % 1).any():
         raise ModelFileError("its recent rows are no sparse matrix")

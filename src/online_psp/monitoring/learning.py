@@ -24,6 +24,8 @@ class Given(NamedTuple):
     rows: AnyRows
     seconds: Floats | None
     """Times of the rows, (n,), if the model forgets by time."""
+    label: Callable[[int], str] | None = None
+    """Gives what a row is known by."""
 
 
 def learn(

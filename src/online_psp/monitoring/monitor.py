@@ -16,8 +16,8 @@ from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array
-from online_psp.monitoring.charts import SUBSPACE, Charts, Found
-from online_psp.monitoring.diagnosis import DIRECTION, diagnose
+from online_psp.monitoring.charts import SPE, SUBSPACE, T2, Charts, Found
+from online_psp.monitoring.diagnosis import DIRECTION, diagnose, leading, onset
 from online_psp.monitoring.judge import Judge
 from online_psp.monitoring.learning import Given, in_time, learn
 from online_psp.monitoring.limits import SpeMoments, check_alpha
@@ -25,7 +25,7 @@ from online_psp.monitoring.memory import Memory
 from online_psp.monitoring.places import Places
 from online_psp.monitoring.recent import Recent, native
 from online_psp.monitoring.results import Alarm, Update, unknown
-from online_psp.monitoring.scores import Snapshot, chart_values, check_full, snapshot
+from online_psp.monitoring.scores import Snapshot, chart_values, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_half_life, check_times
@@ -55,7 +55,7 @@ class Monitor:
     ----------
     model : OnlinePCA
         The model to train; it may have learned before. With ``standardize=True`` features are scored in units of their deviations, and a
-        feature that has been constant so far in its own units.
+        feature that has been constant so far in its own units. With ``missing="impute"`` a row is scored by the values that it has.
     alpha : float
         Share of ordinary rows that exceed each limit.
     learn_outliers : bool
@@ -175,7 +175,7 @@ class Monitor:
 
     # Learning
 
-    def update(self, X: ArrayLike, times: ArrayLike | None = None) -> Update:
+    def update(self, X: ArrayLike, times: ArrayLike | None = None, label: Callable[[int], str] | None = None) -> Update:
         """Score rows, and learn from them.
 
         Parameters
@@ -184,6 +184,8 @@ class Monitor:
             Dense, sparse or, with scikit-learn's ``array_api_dispatch``, of another array library; as for `OnlinePCA.partial_fit`.
         times : (n,), optional
             Times of the rows, if the half-life of the model is a time; as for `OnlinePCA.partial_fit`.
+        label : callable, optional
+            Gives what row i of X is known by, such as its time and place; an alarm keeps it for the row that raised it.
 
         Returns
         -------
@@ -192,7 +194,7 @@ class Monitor:
         """
         with self._lock, InterruptsWait():
             rows = self._checked(X)
-            given = Given(X, rows, check_times(times, len(rows), self._memory.half_life, self._last_time))
+            given = Given(X, rows, check_times(times, len(rows), self._memory.half_life, self._last_time), label)
             return self._update(given)
 
     def update_one(self, x: Array, time: Any = None) -> Update:
@@ -235,10 +237,9 @@ class Monitor:
 
     def _check_values(self, rows: AnyRows) -> None:
         """Raise an error if a row is not finite, or too large for one of the models."""
-        check_full(self.model, rows)
         for model in (self.model, self._fast):
             if model is not None:
-                check_values(rows, model._fitted().unit if model.__sklearn_is_fitted__() else 0.0)
+                check_values(rows, model._fitted().unit if model.__sklearn_is_fitted__() else 0.0, self.model.missing == "impute")
 
     def _update(self, given: Given) -> Update:
         """Score and learn rows, piece by piece."""
@@ -279,7 +280,7 @@ class Monitor:
         if alarm is None and self._places.reached(self.n_rows, self._last_time):
             alarm = self._arrive()
         if alarm is not None:
-            found.drift[stop - 1] = self._raise(alarm)
+            found.drift[stop - 1] = self._raise(alarm, "" if given.label is None else given.label(stop - 1))
         return n
 
     # Places: where the model is read
@@ -307,16 +308,18 @@ class Monitor:
 
     # Drift
 
-    def _raise(self, found: Found) -> str:
+    def _raise(self, found: Found, label: str) -> str:
         """Record an alarm, start all charts anew, and do what `on_drift` says."""
         judge = self._judge
         assert judge.seen is not None
-        since = min(max(found.since, 2), len(self._recent))
-        if found.chart == SUBSPACE:
-            kind = DIRECTION
-        else:
-            kind = diagnose(self._recent.last(len(self._recent)), since, judge.seen, judge.state.moments)
-        alarm = Alarm(self.n_rows - 1, kind, found.chart, since)
+        rows, since = self._recent.last(len(self._recent)), min(max(found.since, 2), len(self._recent))
+        kind = DIRECTION
+        if found.chart != SUBSPACE:
+            outside, inside = chart_values(judge.seen, judge.scored(rows)[0])
+            since = onset(outside if found.chart == SPE else inside, since)
+            kind = diagnose(rows, since, judge.seen, judge.state.moments)
+        features = leading(rows, since, judge.seen, T2 if found.chart == T2 else SPE)
+        alarm = Alarm(self.n_rows - 1, kind, found.chart, since, features, label)
         self.alarms.append(alarm)
         if self.witness is not None:
             self.witness(alarm, self._recent.last(1), judge.seen, judge.limits)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, vstack
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.monitoring.scores import Snapshot, centred, in_units
+from online_psp.monitoring.scores import Snapshot, centred, completed, in_units
 
 
 class Recent:
@@ -96,12 +96,12 @@ def native(rows: AnyRows) -> Any:
 
 def gram(rows: AnyRows, seen: Snapshot) -> tuple[Floats, Floats]:
     """``(X − μ)(X − μ)ᵀ`` (n, n) and the coordinates ``(X − μ)Cᵀ`` (n, K), in NumPy; sparse rows are not made dense."""
-    if isinstance(rows, SparseRows):
+    if isinstance(rows, SparseRows) and not np.isnan(rows.data).any():
         matrix, mean = in_units(seen, rows)
         along = matrix @ mean
         products = (matrix @ matrix.T).toarray() - along[:, np.newaxis] - along + mean @ mean
         return np.asarray(products), np.asarray(matrix @ seen.components.T - seen.components @ mean)
-    apart = centred(seen, rows.dense(np.dtype(np.float64)))
+    apart = completed(seen, centred(seen, rows.dense(np.dtype(np.float64))))
     return apart @ apart.T, apart @ seen.components.T
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,22 @@ class Alarm(NamedTuple):
     """The chart that found it: "spe", "t2" or "subspace"."""
     since: int
     """Estimated number of rows since the change, up to that row."""
+    features: tuple[tuple[int, float], ...] = ()
+    """The features that have changed most, largest first: number of each, and its share in the change."""
+    label: str = ""
+    """What the row is known by, if it was given a label: file and row, time, IDs."""
+
+
+def shares(alarm: Alarm, names: Sequence[str] | None) -> str:
+    """The leading features of an alarm in words: ``temperature 71 %, pressure 20 %``."""
+    return ", ".join(f"{f'feature {i}' if names is None else names[i]} {100 * share:.0f} %" for i, share in alarm.features)
+
+
+def in_words(alarm: Alarm, names: Sequence[str] | None) -> str:
+    """An alarm in one line."""
+    where = alarm.label or f"row {alarm.row + 1:,}"
+    what = f": {shares(alarm, names)}" if alarm.features else ""
+    return f"{alarm.kind} at {where}, {alarm.since:,} rows after the change{what}"
 
 
 def unknown(n: int) -> Update:

@@ -3,10 +3,14 @@
 With μ the mean, C (K, D) the components and λ (K,) their variances, a row x has ``y = C (x − μ)``, ``T² = Σ y_k²/λ_k`` and
 ``SPE = ‖x − μ − Cᵀy‖²``. Both cost O(DK) per row. A component along which the model has seen no variance does not count as part of the
 subspace: the part of a row along it goes into the SPE. If the model standardises, x − μ is first divided by the deviations of the features.
+
+Of a row with missing values, y is the mean of what it may be given the observed values, under the model; T² and the SPE of these are scaled
+so that an ordinary row has on average what it has when it is complete. They are NaN where too few values are observed to tell.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -14,13 +18,17 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, diags_array
 from sklearn.utils.validation import check_is_fitted
 
-from online_psp.engine.libraries import Library
+from online_psp.engine.libraries import Library, to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
+from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
-from online_psp.pca.holes import first_hole
+
+_LEAST_NOISE = 1e-9  # relative to the largest variance: a model without noise knows every row from K of its values
+_LEAST_PRIOR = 1e-3  # relative to the variance along a component: some of it is noise
+_LEAST_KNOWN = 1e-3  # of y, in dimensions: with less there is no T²
 
 
 class Snapshot(NamedTuple):
@@ -85,19 +93,10 @@ class Scores(NamedTuple):
 
 
 def checked_rows(model: OnlinePCA, X: ArrayLike) -> AnyRows:
-    """Check that rows are finite and have as many features as the model."""
+    """Check that rows are finite, but for missing values if the model takes them, and have as many features as the model."""
     rows = check_rows(model, X, None, reset=False)
-    check_full(model, rows)
-    check_values(rows, 1.0)
+    check_values(rows, 1.0, model.missing == "impute")
     return rows
-
-
-def check_full(model: OnlinePCA, rows: AnyRows) -> None:
-    """Raise a ValueError if rows have missing values: limits hold for complete rows only."""
-    if model.missing == "impute":
-        at = first_hole(rows)
-        if at < len(rows):
-            raise ValueError(f"Row {at} has missing values, which cannot be scored; fill them in first, with model.impute(X).")
 
 
 def t2(model: OnlinePCA, X: ArrayLike) -> Any:
@@ -161,20 +160,71 @@ def contributions(model: OnlinePCA, x: ArrayLike) -> Contributions:
 
 def contributions_by(seen: Snapshot, rows: AnyRows) -> Contributions:
     """`contributions` of checked rows (n, D), by a snapshot."""
-    apart = centred(seen, rows.dense(np.dtype(np.float64)))
+    apart = completed(seen, centred(seen, rows.dense(np.dtype(np.float64))))
     y = apart @ seen.components.T
     return Contributions((y / seen.variances) @ seen.components * apart, (apart - y @ seen.components) ** 2)
 
 
 def score(seen: Snapshot, rows: AnyRows) -> Scores:
     """T² and SPE of checked rows of any kind."""
+    with suited_threads(seen.components.size):
+        return _score(seen, rows)
+
+
+def _score(seen: Snapshot, rows: AnyRows) -> Scores:
     if isinstance(rows, SparseRows):
-        return _score_sparse(seen, rows)
-    if isinstance(rows, ArrayRows):
-        return _score_array(seen, rows)
-    step = max(1, CENTRE_BYTES // (8 * max(1, rows.D)))
-    parts = [score_dense(seen, rows.X[start : start + step]) for start in range(0, len(rows), step)]
-    return parts[0] if len(parts) == 1 else Scores(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        found = _score_sparse(seen, rows)
+    elif isinstance(rows, ArrayRows):
+        found = _score_array(seen, rows)
+    else:
+        step = max(1, CENTRE_BYTES // (8 * max(1, rows.D)))
+        parts = [_score_dense(seen, rows.X[start : start + step]) for start in range(0, len(rows), step)]
+        found = parts[0] if len(parts) == 1 else Scores(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    host = Scores(*(np.array(to_host(each), dtype=np.float64) for each in found))
+    holes = np.flatnonzero(np.isnan(host.spe))
+    if not len(holes):
+        return found
+    for start in holes:
+        row = rows[start : start + 1].dense(np.dtype(np.float64))
+        if np.isnan(row).any():
+            host.t2[start], host.spe[start] = observed(seen, centred(seen, row)[0])[:2]
+    return host if not isinstance(rows, ArrayRows) else Scores(*map(Library(rows.library.xp, rows.X, rows.library.dtype).of, host))
+
+
+class Observed(NamedTuple):
+    """What is known of a row with missing values."""
+
+    t2: float
+    spe: float
+    row: Floats
+    """The row with what the model expects in place of its missing values, (D,), centred."""
+
+
+def observed(seen: Snapshot, apart: Floats) -> Observed:
+    """Scores of a centred row (D,) with missing values, by those that are observed.
+
+    With prior variances Λ of y and noise σ² around the subspace, y has the mean M⁻¹ C_o (x − μ)_o, where M = σ²Λ⁻¹ + C_o C_oᵀ. Its T² and
+    the squared distance of (x − μ)_o from C_oᵀ y are on average K − σ² tr(Λ⁻¹M⁻¹) and σ² (n_o − tr(M⁻¹ C_o C_oᵀ)).
+    """
+    here = ~np.isnan(apart)
+    C, K = seen.components[:, here], len(seen.variances)
+    noise = max(seen.noise, _LEAST_NOISE * float(seen.variances.max(initial=0.0)))
+    prior = np.maximum(seen.variances - noise, _LEAST_PRIOR * seen.variances)
+    within = C @ C.T
+    inverse = np.linalg.inv(np.diag(noise / prior) + within)
+    y = inverse @ (C @ apart[here])
+    left = apart[here] - y @ C
+    inside, outside = K - noise * float((np.diagonal(inverse) / prior).sum()), len(left) - float((inverse * within).sum())
+    t2 = K / inside * float((y * y / prior).sum()) if inside > _LEAST_KNOWN else math.nan
+    spe = (len(apart) - K) / outside * float(left @ left) if outside >= 1.0 else math.nan
+    return Observed(t2, spe, np.where(here, apart, y @ seen.components))
+
+
+def completed(seen: Snapshot, apart: Floats) -> Floats:
+    """Centred rows (n, D) with what the model expects in place of missing values."""
+    for i in np.flatnonzero(np.isnan(apart).any(axis=1)):
+        apart[i] = observed(seen, apart[i]).row
+    return apart
 
 
 def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
@@ -205,7 +255,7 @@ def in_units(seen: Snapshot, rows: SparseRows) -> tuple[Any, Floats]:
     return csr_array(matrix @ diags_array(1.0 / seen.scale)), seen.mean / seen.scale
 
 
-def score_dense(seen: Snapshot, X: Array) -> Scores:
+def _score_dense(seen: Snapshot, X: Array) -> Scores:
     """T² and SPE of rows of a NumPy array."""
     apart = centred(seen, X)
     y = apart @ seen.components.T

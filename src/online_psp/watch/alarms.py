@@ -10,6 +10,7 @@ import numpy as np
 
 from online_psp.engine.types import Floats
 from online_psp.monitoring import Alarm
+from online_psp.monitoring.results import shares
 from online_psp.watch.frames import Witness
 from online_psp.watch.pictures import component_picture, feature_name, row_picture
 
@@ -22,9 +23,11 @@ _WORDS = {
 _CHARTS = {"spe": "on the SPE", "t2": "on T²", "subspace": "by comparing with a model that forgets faster"}
 
 
-def described(alarm: Alarm, number: int) -> dict[str, Any]:
+def described(alarm: Alarm, number: int, names: Sequence[str] | None) -> dict[str, Any]:
     """An alarm in words."""
     return {
+        "label": alarm.label,
+        "shares": shares(alarm, names),
         "number": number,
         "kind": alarm.kind,
         "title": f"Row {number:,}: {_WORDS.get(alarm.kind, alarm.kind)}",
@@ -34,7 +37,7 @@ def described(alarm: Alarm, number: int) -> dict[str, Any]:
 
 def opened(witness: Witness, names: Sequence[str] | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
     """An alarm with its row: scores, limits, the features that add most to either score, and pictures if rows are pictures."""
-    found = described(witness.alarm, witness.number)
+    found = described(witness.alarm, witness.number, names)
     found["scores"] = {
         "t2": _number(float(witness.t2.sum())),
         "t2_limit": _number(witness.t2_limit),

@@ -112,8 +112,8 @@ class Story:
         self._n_alarms += 1
 
     def note_alarm(self, alarm: Alarm, number: int) -> None:
-        """List an alarm about which nothing more is known."""
-        self._alarms.append(described(alarm, number))
+        """List an alarm whose row is no longer kept."""
+        self._alarms.append(described(alarm, number, self.settings.feature_names))
         self._n_alarms += 1
 
     def refresh(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import os
 from pathlib import Path
 
 import numpy as np
 
-from online_psp.io.alarms import COLUMNS
+from online_psp.io.alarms import SCORES
 from online_psp.monitoring import Update
 from online_psp.watch.frames import Scored
 
@@ -29,7 +30,7 @@ class TableTail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._at = self._last = self._again = 0
+        self._at = self._last = self._again = self._width = 0
 
     def read(self) -> list[Scored]:
         """The new scores; an incomplete last line is left for the next call.
@@ -51,9 +52,10 @@ class TableTail:
                     return found
                 lines = data[:end].decode("utf-8", "replace").splitlines()
                 if self._at == 0:
-                    if lines[0] != ",".join(COLUMNS):
+                    head = next(csv.reader(lines[:1]), [])
+                    if head[:1] != ["row"] or head[-len(SCORES) :] != list(SCORES):
                         raise TableError(f"{self.path} is no table of psp fit --monitor.")
-                    lines = lines[1:]
+                    self._width, lines = len(head), lines[1:]
                 found += self._new(self._parsed(lines)) if lines else []
                 self._at += end
 
@@ -68,13 +70,15 @@ class TableTail:
         return [scored]
 
     def _parsed(self, lines: list[str]) -> Scored:
-        cells = [line.split(",") for line in lines]
-        if any(len(line) != len(COLUMNS) for line in cells):
+        cells = list(csv.reader(lines))
+        if any(len(line) != self._width for line in cells):
             raise TableError(f"{self.path} is no table of psp fit --monitor: it has lines of other lengths.")
+        scores = [line[-len(SCORES) :] for line in cells]
         try:
             numbers = np.array([int(line[0]) for line in cells])
-            t2, spe, t2_limit, spe_limit = (np.array([float(line[k] or math.nan) for line in cells]) for k in range(1, 5))
+            t2, spe, t2_limit, spe_limit = (np.array([float(line[k] or math.nan) for line in scores]) for k in range(4))
         except ValueError as error:
             raise TableError(f"{self.path} is no table of psp fit --monitor: {error}.") from None
-        outlier, drift = np.array([line[5] == "1" for line in cells]), np.array([line[6] for line in cells])
+        at, kind = SCORES.index("outlier"), SCORES.index("drift")
+        outlier, drift = np.array([line[at] == "1" for line in scores]), np.array([line[kind] for line in scores])
         return Scored(numbers, Update(t2, spe, t2_limit, spe_limit, outlier, drift))

@@ -64,7 +64,7 @@ def test_a_missing_value_has_ways_on_that_work(tmp_path: Path) -> None:
     assert (code, model.exists()) == (1, False)
     assert "(--na-values '-' if it stands for a missing value); --on-bad-row skip leaves such rows out." in said
     code, _, said = run("fit", source, "-k", 2, "-o", model, "--na-values", "-")
-    assert "--on-bad-row skip leaves such rows out, --missing impute learns their other values." in said
+    assert "--on-bad-row skip leaves such rows out, a model fitted with --missing impute learns" in said
     for ways, rows in ((["--on-bad-row", "skip"], 59), (["--missing", "impute"], 60)):
         code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "--na-values", "-", *ways)
         assert code == 0, said

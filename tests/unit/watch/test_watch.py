@@ -7,6 +7,7 @@ import itertools
 import json
 import queue
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -600,7 +601,7 @@ def test_watching_changes_nothing_of_what_is_learned(tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     X = data(3000)
-    monkeypatch.setattr("online_psp.cli._page.time.sleep", ctrl_c)  # the page stays until then
+    monkeypatch.setattr("online_psp.cli._page.time", SimpleNamespace(sleep=ctrl_c, monotonic=time.monotonic))  # the page stays until then
     np.save(tmp_path / "x.npy", X)
     psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "plain.psp", "-q", "--block", 50)
     done = psp("fit", tmp_path / "x.npy", "-k", K, "-o", tmp_path / "watched.psp", "-q", "--block", 50, "--watch", "--port", 0)
@@ -854,7 +855,8 @@ def test_what_cannot_be_shown_of_a_file_is_said(tmp_path: Path, monkeypatch: pyt
 
 def test_a_table_that_is_cut_and_written_again_gives_each_row_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    lines = ["row,t2,spe,t2_limit,spe_limit,outlier,drift", *(f"{i},{i}.5,1,9,9,0," for i in range(1, 9))]
+    head = "row,source,t2,spe,t2_limit,spe_limit,missing,outlier,drift,features"
+    lines = [head, *(f'{i},"a,b.csv",{i}.5,1,9,9,0,0,,' for i in range(1, 9))]
     path.write_text("\n".join(lines[:7]) + "\n7,7.")
     tail = TableTail(path)
 
@@ -866,7 +868,7 @@ def test_a_table_that_is_cut_and_written_again_gives_each_row_once(tmp_path: Pat
     assert read() == []
     path.write_text("\n".join(lines) + "\n")
     assert read() == [7, 8]
-    for damage in ("9,x,1,9,9,0,\n", "9,1\n"):
+    for damage in ("9,s,x,1,9,9,0,0,,\n", "9,1\n"):
         path.write_text("\n".join(lines) + "\n" + damage)
         with pytest.raises(TableError, match=r"a\.csv is no table"):
             tail.read()

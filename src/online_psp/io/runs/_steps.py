@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from online_psp.io.names import order_of, ordered
 from online_psp.io.pacing import unbroken
 from online_psp.io.runs._run import NAMED, DifferentSourceError, Learned, Run, check_same
 from online_psp.io.sources import Block, Source, SourceError
 from online_psp.monitoring import Update
+from online_psp.monitoring.results import shares
 from online_psp.pca.forgetting import check_half_life
 
 
@@ -83,19 +86,46 @@ def _blocks(source: Source, size: int, position: int, deadline: Callable[[], boo
 
 def _take(run: Run, block: Block, base: int, order: Any) -> None:
     """Learn a block, and advance the position."""
-    rows = ordered(block.rows, order)
+    rows, good = ordered(block.rows, order), np.flatnonzero(_kept(block))
     with unbroken():
-        found = _learn(run, rows, _times(run, block)) if rows.shape[0] else None
-        if run.alarms is not None:
-            run.alarms.add(base + block.start, _kept(block), found)
+        known = 0 if run.monitor is None else len(run.monitor.alarms)
+        found = _learn(run, rows, _times(run, block), lambda i: _label(run, block, base, int(good[i]))) if rows.shape[0] else None
+        if run.alarms is not None and run.monitor is not None:
+            changed = [shares(alarm, run.source.get("feature_names")) for alarm in run.monitor.alarms[known:]]
+            about = [_about(block, i) for i in range(block.length)]
+            run.alarms.add(_kept(block), found, about, _holes(rows), changed)
         run.row = base + block.start + block.length
         run.passed += block.length
         run.skipped += len(block.bad)
         run.skipped_rows += [base + bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
         run.finished = False
     if run.onlooker is not None:
-        good = np.flatnonzero(_kept(block))
         run.onlooker(Learned(rows, base + block.start + 1 + good, None if block.ids is None else block.ids[good], found))
+
+
+def _about(block: Block, i: int) -> list[str]:
+    """Time and IDs of row i of a block, as far as it has them."""
+    times = [] if block.times is None else [_time(block.times[i])]
+    return times if block.ids is None else [*times, *map(str, block.ids[i])]
+
+
+def _time(time: Any) -> str:
+    if np.isnat(time) if isinstance(time, np.datetime64) else np.isnan(time):
+        return ""
+    return str(time.item().isoformat()) if isinstance(time, np.datetime64) else repr(float(time))
+
+
+def _label(run: Run, block: Block, base: int, i: int) -> str:
+    """What row i of a block is known by: source and row, time, IDs."""
+    own = [each for each in _about(block, i) if each]
+    return f"{run.source['name']}, row {base + block.start + i + 1}" + (f" ({', '.join(own)})" if own else "")
+
+
+def _holes(rows: Any) -> list[int]:
+    """Number of missing values in each row."""
+    if not issparse(rows):
+        return [int(count) for count in np.isnan(rows).sum(axis=1)]
+    return [int(np.isnan(rows.data[start:stop]).sum()) for start, stop in itertools.pairwise(rows.indptr)]
 
 
 def _times(run: Run, block: Block) -> Any:
@@ -117,10 +147,10 @@ def _kept(block: Block) -> NDArray[np.bool_]:
     return good
 
 
-def _learn(run: Run, rows: Any, times: Any) -> Update | None:
+def _learn(run: Run, rows: Any, times: Any, label: Callable[[int], str]) -> Update | None:
     """Learn rows; returns what the monitor says about them, if there is one."""
     if run.monitor is not None:
-        return run.monitor.update(rows, times)
+        return run.monitor.update(rows, times, label)
     count = rows.shape[0]  # a sparse matrix has no length
     if run.shuffle_buffer:
         rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]

@@ -265,7 +265,9 @@ class Source:
 
     def refused(self, bad: BadRow, fitting: bool = False) -> SourceError:
         """The error for a row that cannot be used, with the options that help."""
-        fill = ", --missing impute learns their other values" if fitting and "an empty or NaN value" in bad.problem else ""
+        fill = (
+            ", a model fitted with --missing impute learns their other values" if fitting and "an empty or NaN value" in bad.problem else ""
+        )
         return SourceError(f"{self.where(bad.row)}: it {bad.problem}; --on-bad-row skip leaves such rows out{fill}.")
 
     def where(self, row: int) -> str:

@@ -231,7 +231,9 @@ function open_alarm(number, focus) {
   detail.replaceChildren();
   if (!each) return;
   detail.append(make("h3", each.title), make("p", each.found, {class: "words"}));
-  if (!each.features) { detail.append(make("p", "Its row is no longer kept.", {class: "words"})); return; }
+  if (each.label) detail.append(make("p", "Raised by " + each.label + ".", {class: "words"}));
+  if (each.shares) detail.append(make("p", "What has changed most: " + each.shares + ".", {class: "words"}));
+  if (!each.features) return;
   const s = each.scores;
   detail.append(make("p", "An alarm comes from many rows together; this is the one at which it was raised. T² " + short(s.t2) + " (limit " + short(s.t2_limit) + "), SPE " + short(s.spe) + " (limit " + short(s.spe_limit) + ").", {class: "words"}));
   if (each.pictures) {
