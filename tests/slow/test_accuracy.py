@@ -12,12 +12,14 @@ import pytest
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from online_psp import FSM, SM, OnlinePCA
+from online_psp.datasets import load
 from online_psp.engine.types import Array
 from online_psp.metrics import subspace_error
 from tests.contract.test_forgetting import ages, weighted_pca
 from tests.contract.test_hard_data import check
 from tests.hard_data import CASES
 from tests.unit.pca.test_missing import mean_filled, pairwise_basis, problem, with_holes
+from tests.unit.pca.test_robust import KINDS, check_clean_rows, check_gross_rows
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
@@ -158,3 +160,14 @@ def test_on_mnist(data_home: Path) -> None:
     parts = [OnlinePCA(16).fit(part) for part in np.array_split(X.astype(np.float64), 8)]
     merged = functools.reduce(lambda one, two: one.merge(two), parts)
     assert subspace_error(merged.components_.T, batch.components_.T) <= 2 * errors[1]
+
+
+@pytest.mark.usefixtures("data_home")
+@pytest.mark.parametrize("kind", KINDS)
+def test_gross_pictures_do_not_move_the_model(kind: str) -> None:
+    check_gross_rows(np.asarray(load("mnist").X[:6000], dtype=np.float64), 16, kind)
+
+
+@pytest.mark.usefixtures("data_home")
+def test_clean_pictures_give_the_plain_model_nearly() -> None:
+    check_clean_rows(np.asarray(load("mnist").X[:6000], dtype=np.float64), 16)

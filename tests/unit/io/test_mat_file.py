@@ -178,7 +178,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("writer", ["ours", "compressed"])
-def test_four_thousand_mutations(tmp_path: Path, writer: str) -> None:
+def test_a_thousand_mutations(tmp_path: Path, writer: str) -> None:
     """Flips, cuts and other lengths: the library's own error, or, where there is no digest, a model that can be used."""
     path = tmp_path / "m.mat"
     OnlinePCA(3).fit(rows(60, 9)).save(path)
@@ -189,7 +189,7 @@ def test_four_thousand_mutations(tmp_path: Path, writer: str) -> None:
     rng = np.random.default_rng(5)
     expected, X = OnlinePCA.load(path), rows(5, 9)
     loaded = 0
-    for _ in range(4000):
+    for _ in range(1000):
         new = bytearray(data)
         kind = rng.integers(4)
         at = int(rng.integers(len(new)))
@@ -210,4 +210,4 @@ def test_four_thousand_mutations(tmp_path: Path, writer: str) -> None:
         if writer == "ours":
             assert np.array_equal(model.components_, expected.components_), "a damaged file gave another model"
         assert np.isfinite(model.transform(X)).all()
-    assert loaded < 1200
+    assert loaded < 300
