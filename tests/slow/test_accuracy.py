@@ -16,6 +16,7 @@ from online_psp.datasets import load
 from online_psp.engine.types import Array
 from online_psp.metrics import subspace_error
 from tests.contract.test_forgetting import ages, weighted_pca
+from tests.contract.test_golden import IN_THE_REPOSITORY, RECORDINGS, RUNS, check_reference, recording_of
 from tests.contract.test_hard_data import check
 from tests.hard_data import CASES
 from tests.unit.pca.test_missing import mean_filled, pairwise_basis, problem, with_holes
@@ -171,3 +172,9 @@ def test_gross_pictures_do_not_move_the_model(kind: str) -> None:
 @pytest.mark.usefixtures("data_home")
 def test_clean_pictures_give_the_plain_model_nearly() -> None:
     check_clean_rows(np.asarray(load("mnist").X[:6000], dtype=np.float64), 16)
+
+
+@pytest.mark.parametrize("recording", [recording for recording in RECORDINGS if recording not in IN_THE_REPOSITORY])
+@pytest.mark.parametrize("run", RUNS)
+def test_reference_is_the_published_package_on_the_papers_sets(run: str, recording: str, request: pytest.FixtureRequest) -> None:
+    check_reference(run, recording_of(recording, run, request))

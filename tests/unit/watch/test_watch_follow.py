@@ -7,7 +7,6 @@ import pickle
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,6 @@ def data(n: int, seed: int = 0) -> Floats:
 
 def following(watched: OnlinePCA | Monitor) -> Dashboard:
     return Dashboard(watched, PageSettings(port=0))
-
-
-def eventually(found: Callable[[], Any], expected: Any, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while found() != expected and time.monotonic() < end:
-        time.sleep(0.02)
-    assert found() == expected
 
 
 def test_rows_are_counted_however_they_are_learned() -> None:
@@ -70,15 +62,6 @@ def test_the_model_is_the_same_with_and_without_a_page() -> None:
             alone.fit_next(x)
     assert np.array_equal(watched.components_, alone.components_)
     assert watched.n_samples_seen_ == 700
-
-
-def test_single_rows_of_a_slow_stream_are_shown_in_the_pause() -> None:
-    model = OnlinePCA(K).fit(data(300))
-    with following(model) as page:
-        page.wait()
-        for x in data(5, 1):
-            model.fit_next(x)
-        eventually(lambda: page.feed.row, 305)
 
 
 def test_a_model_that_is_fitted_already_is_shown_at_once() -> None:
