@@ -6,7 +6,6 @@ is read at every moment. Rows are given a few megabytes at a time.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import sys
@@ -237,7 +236,6 @@ def _timed(make: Callable[[], Learner], blocks: Blocks, total: int, repeats: int
     """Median processor time of whole passes, the last basis, and memory in bytes."""
     times, memory = list[float](), dict[str, float]()
     while not times or (len(times) < repeats and sum(times) < _ENOUGH_SECONDS):
-        gc.collect()
         _forget_peak()
         before, watch, learner = memory_bytes()[0], Stopwatch(), make()
         for block in blocks(0, total):

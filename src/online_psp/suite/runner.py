@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as PassedError
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,8 +80,7 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
     for record in records:
         if isinstance(record, Trial) and (record.again or (record.pictured is not None and not arrays_path(path, record.key).exists())):
             have.pop(record.key, None)
-    write_rows(path, (row for rows in have.values() for row in rows))
-    missing = [record for record in records if record.key not in have]
+    missing, begun = [record for record in records if record.key not in have], False
     with ExitStack() as stack:
         tell = stack.enter_context(_Progress(len(records), len(missing))) if how.progress else None
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="psp-suite-")))
@@ -91,7 +90,11 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
             if arrays:
                 np.savez_compressed(arrays_path(path, record.key), **arrays)  # type: ignore[arg-type]
             have[record.key] = stamped(record.key, rows)
-            append_rows(path, have[record.key])
+            if begun:
+                append_rows(path, have[record.key])
+            else:  # not before there is something new: a run of which nothing came leaves the file as it was
+                write_rows(path, (row for rows in have.values() for row in rows))
+            begun = True
             if tell is not None:
                 tell.done(record.title)
     wanted = list(dict.fromkeys(record.key for record in records))
@@ -117,11 +120,12 @@ def arrays_path(path: Path, key: str) -> Path:
 def _fresh(path: Path) -> list[Row]:
     """The rows of a file that this code has measured; the others are set aside."""
     rows = read_rows(path)
-    stale = [row for row in rows if row.code != code_digest()]
+    fresh, stale = ([row for row in rows if (row.code == code_digest()) is own] for own in (True, False))
     if stale:
         aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
         write_rows(aside, [*read_rows(aside), *stale])
-    return [row for row in rows if row.code == code_digest()]
+        write_rows(path, fresh)
+    return fresh
 
 
 # Processes
@@ -221,11 +225,12 @@ def _start(path: list[str]) -> None:
 def _ready(record: Record) -> None:
     """In a process that has started: compile what is ours, so that it counts in no limit of time."""
     if isinstance(record, Trial) and record.method.kind in (OURS, PEER):
-        learner, X = build(record.method, 4, 32), np.random.default_rng(0).standard_normal((64, 32))
-        learner.feed(X)
-        learner.basis()
-        learner.feed(X)
-        learner.basis()
+        X = np.random.default_rng(0).standard_normal((64, 32))
+        with suppress(Exception):  # the trial will say what is wrong
+            learner = build(record.method, 4, 32)
+            for _ in range(2):
+                learner.feed(X)
+                learner.basis()
 
 
 class _Worker:

@@ -40,9 +40,8 @@ def _learn(monitor: Monitor, X: Any, page: Any) -> float:
     """Seconds a row."""
     watch = Stopwatch()
     with watch:
-        for _ in range(4):
-            for block in X.reshape(8, 256, -1):
-                found = monitor.update(block)
-                if page is not None:
-                    page.update(block, found)
-    return watch.seconds / (4 * len(X))
+        for block in X.reshape(8, 256, -1):
+            found = monitor.update(block)
+            if page is not None:
+                page.update(block, found)
+    return watch.seconds / len(X)
