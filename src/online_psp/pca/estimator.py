@@ -12,6 +12,7 @@ It learns in three phases, which the user does not see:
 
 from __future__ import annotations
 
+import copy
 import numbers
 import os
 from collections.abc import Callable
@@ -390,6 +391,11 @@ class OnlinePCA(Usable):
                     merged = merge(mine, theirs)
                     merged.onlooker, self._stream = self._onlooker, merged
                     return self
+
+    def snapshot(self) -> Self:
+        """A fitted model that reads as this one does now, and does not change when this one learns."""
+        check_is_fitted(self)
+        return copy.deepcopy(self)
 
     # Files
 
