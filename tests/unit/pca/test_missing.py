@@ -294,9 +294,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert list(pd.read_csv(tmp_path / "impute.csv").columns) == [f"c{i}" for i in range(12)]
     assert run(["update", model, source, "--quiet"]).exit_code == 0
     assert OnlinePCA.load(model).n_samples_seen_ == 600
-    both = run(["fit", source, "-k", "2", "-o", model, "--force", "--missing", "impute", "--monitor", str(tmp_path / "a.csv")])
-    assert both.exit_code == 2
-    assert "--monitor" in both.output
 
 
 def test_dask_rows(tmp_path: Path) -> None:

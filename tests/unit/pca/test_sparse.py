@@ -149,7 +149,7 @@ def test_the_algorithms_take_sparse_blocks(name: str) -> None:
     before = pickle.dumps(one)
     with pytest.raises(ValueError, match="Row 7 has inf in column"):
         one.fit_block(bad)
-    with pytest.raises(ValueError, match=r"shape \(n, 300\); got shape"):
+    with pytest.raises(ValueError, match="300 features"):
         one.fit_block(X[:, :20])
     assert pickle.dumps(one) == before
 
