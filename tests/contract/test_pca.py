@@ -265,6 +265,24 @@ def test_names_frames_and_pipelines() -> None:
     assert np.allclose(whitened.inverse_transform(whitened.transform(X)), model.inverse_transform(out.to_numpy()))
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_what_a_table_holds_besides_numbers_is_named(library: str) -> None:
+    turns = {"pandas": lambda: pd.DataFrame, "polars": lambda: pytest.importorskip("polars").from_pandas}
+    turn = turns.get(library, lambda: pytest.importorskip("pyarrow").Table.from_pandas)()
+    frame = pd.DataFrame(wide(50), columns=[f"gene{i}" for i in range(wide(50).shape[1])])
+    zoned, span, hole = frame.assign(when=pd.date_range("2024", periods=50, tz="UTC")), frame.copy(), frame.copy()
+    span["when"] = zoned["when"] - zoned["when"][0]
+    hole.loc[7, "gene2"] = np.nan
+    for dates in (zoned, span, zoned[["when"]]):
+        with pytest.raises(TypeError, match=r"'when'.* dates"):
+            OnlinePCA(1).fit(turn(dates))
+    with pytest.raises(TypeError, match="dates"):
+        OnlinePCA(1).fit(zoned[["when"]].to_numpy("datetime64[s]"))
+    for learn in (OnlinePCA(2).fit, OnlinePCA(2).partial_fit(frame).partial_fit):
+        with pytest.raises(ValueError, match=r"row 7, column 2" + (r" \('gene2'\)" if library != "pyarrow" else "")):
+            learn(turn(hole))
+
+
 def test_results_repeat_to_the_last_bit() -> None:
     X = wide(700)
     assert np.array_equal(OnlinePCA(4).fit(X).components_, OnlinePCA(4).fit(X).components_)

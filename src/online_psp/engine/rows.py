@@ -37,6 +37,9 @@ class Rows(Protocol):
 class DenseRows:
     """Rows of a NumPy array, of any real type and layout."""
 
+    names: Any = None
+    """Names of the columns where a table was given, for messages."""
+
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
         self.D: int = X.shape[1]

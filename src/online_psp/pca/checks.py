@@ -34,6 +34,7 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
     `check_values` checks that they are finite.
     """
     kinds = [np.float64, np.float32] if dtype is None else [np.dtype(dtype)]
+    _check_no_dates(X)
     xp = foreign_namespace(X)
     if xp is None:
         X = to_host(X) if hasattr(X, "detach") else _plain(X)  # a tensor keeps its precision
@@ -44,9 +45,25 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
             if said is None:
                 raise
             raise type(error)(said) from error
-        return SparseRows(csr_array(rows)) if issparse(rows) else DenseRows(rows)
+        if issparse(rows):
+            return SparseRows(csr_array(rows))
+        dense = DenseRows(rows)
+        dense.names = getattr(X, "columns", None)
+        return dense
     names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
     return ArrayRows(validate_data(estimator, X, reset=reset, dtype=names, ensure_all_finite=False))
+
+
+def _check_no_dates(X: Any) -> None:
+    """Raise a TypeError if an array, or a column of a table, holds dates or times, which NumPy would turn into numbers."""
+    arrow = hasattr(X, "column_names")
+    kinds = X.schema.types if arrow else np.atleast_1d(getattr(X, "dtypes", getattr(X, "dtype", None)))
+    dates = {kind for kind in set(kinds) if str(kind).lower().startswith(("date", "time", "duration"))}
+    if dates:
+        names = X.column_names if arrow else getattr(X, "columns", None)
+        at = next(i for i, kind in enumerate(kinds) if kind in dates)
+        where = "X" if names is None else f"Column {names[at]!r} of the {type(X).__name__}"
+        raise TypeError(f"{where} holds dates or times, not numbers: drop it, or turn it into numbers.")
 
 
 def _what_to_do(X: Any) -> str | None:
@@ -91,7 +108,7 @@ def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
     if isinstance(rows, DenseRows):
         step = max(1, CHECK_BYTES // (max(1, rows.D) * dtype.itemsize))
         for start in range(0, len(rows), step):
-            unit = _check_part(rows.X[start : start + step], start, unit, dtype, holes)
+            unit = _check_part(rows.X[start : start + step], start, unit, dtype, holes, rows.names)
     elif isinstance(rows, SparseRows):
         _check_entries(rows, unit, dtype, holes)
     else:
@@ -100,7 +117,7 @@ def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
             _check_part(to_host(rows.X), 0, unit, dtype, holes)
 
 
-def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: bool) -> float:
+def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: bool, names: Any = None) -> float:
     """Check dense rows, the first of which is row `start`; returns the unit after them."""
     with np.errstate(over="ignore", invalid="ignore"):
         bound = math.sqrt(max(sum_of_squares(X), 0.0)) if X.size else 0.0
@@ -110,7 +127,7 @@ def _check_part(X: Array, start: int, unit: float, dtype: np.dtype[Any], holes: 
     finite = np.isfinite(largest)
     if not finite.all():
         at = int(np.argmin(finite))
-        raise _not_finite(np.nan_to_num(X[at], posinf=np.inf, neginf=-np.inf) if holes else X[at], start + at)
+        raise _not_finite(np.nan_to_num(X[at], posinf=np.inf, neginf=-np.inf) if holes else X[at], start + at, names=names)
     if not unit:
         unit = _unit_of(largest, dtype)
     _check_sizes(largest, start, unit, dtype)
@@ -156,13 +173,14 @@ def _check_sizes(largest: Array, start: int, unit: float, dtype: np.dtype[Any]) 
         )
 
 
-def _not_finite(row: Array, at: int, column: int | None = None) -> ValueError:
+def _not_finite(row: Array, at: int, column: int | None = None, names: Any = None) -> ValueError:
     bad = ~np.isfinite(row)
     place = int(np.argmax(bad)) if column is None else column
     value = row[int(np.argmax(bad))]
     what = "NaN" if np.isnan(value) else "infinity"
+    named = f" ({names[place]!r})" if names is not None and isinstance(names[place], str) else ""
     hint = "Every value must be finite; OnlinePCA(missing='impute') takes NaN as missing values." if what == "NaN" else ""
-    return ValueError(f"Input X contains {what}: row {at}, column {place}. {hint or 'Every value must be finite.'}")
+    return ValueError(f"Input X contains {what}: row {at}, column {place}{named}. {hint or 'Every value must be finite.'}")
 
 
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
