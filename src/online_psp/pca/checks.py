@@ -57,7 +57,7 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
 def _check_no_dates(X: Any) -> None:
     """Raise a TypeError if an array, or a column of a table, holds dates or times, which NumPy would turn into numbers."""
     arrow = hasattr(X, "column_names")
-    kinds = X.schema.types if arrow else np.atleast_1d(getattr(X, "dtypes", getattr(X, "dtype", None)))
+    kinds: Any = X.schema.types if arrow else np.atleast_1d(getattr(X, "dtypes", getattr(X, "dtype", None)))  # type: ignore[arg-type]
     dates = {kind for kind in set(kinds) if str(kind).lower().startswith(("date", "time", "duration"))}
     if dates:
         names = X.column_names if arrow else getattr(X, "columns", None)
