@@ -157,21 +157,23 @@ MONITORING: dict[str, Option] = {
 }
 
 
-def _image(text: str) -> tuple[int, ...]:
-    from online_psp.watch.settings import image_shape
+def image_size(text: str) -> tuple[int, ...]:
+    """The shape of pictures from what a user typed: ``28x28``, height first, or ``32x32x3``."""
+    found = re.fullmatch(r"(\d{1,6})[x×](\d{1,6})(?:[x×]([13]))?", text.strip().lower())
+    shape = tuple(int(part) for part in found.groups() if part is not None) if found else ()
+    if not shape or min(shape) < 1:
+        usage(f"--image: The size of pictures is height x width, such as 28x28, or 32x32x3 for colours; got {text!r}.")
+    return shape
 
-    try:
-        return image_shape(text)
-    except ValueError as error:
-        usage(f"--image: {error}")
 
+PICTURE = "Size of the images that rows are, height x width (28x28); known for image files, and remembered."
 
 #: Of a live page.
 SERVING: dict[str, Option] = {
     "open": Option(bool, ("--open",), "Open the page in a browser."),
     "host": Option(str, ("--host",), "Address to serve the page at, 127.0.0.1 by default; for any other, its address has a token."),
     "port": Option(int, ("--port",), "Port to serve the page at, 5006 by default; if it is busy, the next free one.", 0),
-    "image": Option(str, ("--image",), "Size of the images that rows are, height x width (28x28); known for image files.", convert=_image),
+    "image": Option(str, ("--image",), PICTURE, convert=image_size),
 }
 
 #: Of the live page of a fit.

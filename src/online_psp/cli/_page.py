@@ -18,7 +18,7 @@ def check_watching(watching: dict[str, Any]) -> None:
     """Refuse options that would have no effect, and a missing package, before anything is read."""
     if not watching.get("watch"):
         for name in watching:
-            if name != "watch":
+            if name not in ("watch", "image"):
                 usage(f"{WATCHING[name].flags[0]} is an option of the live page: it needs --watch.")
         return
     check_page()
@@ -66,7 +66,6 @@ class Shown:
     def __init__(self, task: Task, run: Any, saving: Any) -> None:
         from online_psp.watch import Dashboard
 
-        check_image(task.watching.get("image"), run.source["features"])
         self.run, self.saving, self.open = run, saving, bool(task.watching.get("open"))
         settings = page_settings(
             task.watching,

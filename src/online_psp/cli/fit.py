@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,7 +39,7 @@ from online_psp.cli._options import (
     check_on_bad_row,
     grouped,
 )
-from online_psp.cli._page import check_watching, shown
+from online_psp.cli._page import check_image, check_watching, shown
 
 Sources = Annotated[
     list[str], typer.Argument(help="Files, folders or quoted globs, read one after the other; file.h5::/dataset; - for standard input.")
@@ -249,6 +250,9 @@ def _begun(task: Task, held: contextlib.ExitStack) -> _Begun:
     earlier = reopen(task.output) if present and task.mode != "new" else None
     missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
     source = open_rows(task.sources, {**_reading(task, earlier), **holes_for(missing)}, task.quiet)
+    check_image(task.watching.get("image"), source.features)
+    known = None if earlier is None else earlier.source.get("image_shape")
+    source = replace(source, image_shape=task.watching.get("image") or source.image_shape or known)
     run = _prepare(task, source, earlier)
     watch(task, run, earlier)
     return _Begun(run, source, saving, earlier)

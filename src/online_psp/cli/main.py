@@ -27,7 +27,10 @@ Next:
   the documentation            make docs, then open docs/_build/html/index.html
 """
 
-app = typer.Typer(name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True)
+_HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, context_settings=_HELP
+)
 
 
 def _version(wanted: bool) -> None:

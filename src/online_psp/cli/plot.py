@@ -11,7 +11,8 @@ import typer
 from online_psp.cli._charts import draw_scores, read_scores
 from online_psp.cli._common import check_not_source, echo, image_shape, load_fitted, writing
 from online_psp.cli._errors import usage
-from online_psp.cli._options import Force, Quiet
+from online_psp.cli._options import PICTURE, Force, Quiet, image_size
+from online_psp.cli._page import check_image
 from online_psp.engine.extras import need_matplotlib
 
 _SUFFIXES = (".png", ".pdf", ".svg", ".jpg")
@@ -21,6 +22,7 @@ _PICTURES = 24
 def plot(
     model: Annotated[Path, typer.Argument(help="Model file, or a CSV table from psp score or psp fit --monitor.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
+    image: Annotated[str | None, typer.Option(help=PICTURE)] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -36,7 +38,9 @@ def plot(
             figure = draw_scores(read_scores(model), model.name)
         else:
             fitted, header = load_fitted(model)
-            figure = _draw(fitted, _shape(image_shape(header), fitted), model.name)
+            shape = None if image is None else image_size(image)
+            check_image(shape, fitted.n_features_in_)
+            figure = _draw(fitted, shape or _shape(image_shape(header), fitted), model.name)
         with replacing(target) as file:
             figure.savefig(file, dpi=130, format=output.suffix[1:])
     if not quiet:
