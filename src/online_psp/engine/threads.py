@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from online_psp.engine.locks import model_lock
+
 PER_THREAD = 1 << 19
 """Numbers in the basis (K'·D) per thread."""
-_LIMITED = threading.Lock()
+_LOCK = model_lock()
+_BEFORE: list[tuple[Any, int]] = []
+"""Each library with its number of threads before the first of the learners that are at work."""
+_AT_WORK: list[int] = []
+"""Sizes of their bases."""
 
 
 @functools.cache
@@ -28,19 +33,28 @@ def _libraries() -> list[Any]:
 
 @contextlib.contextmanager
 def suited_threads(size: int) -> Iterator[None]:
-    """Let BLAS use as many threads as suit a basis of `size` numbers; inside of another such block this does nothing."""
-    if not _LIMITED.acquire(blocking=False):
-        yield
-        return
+    """Let BLAS use as many threads as suit a basis of `size` numbers, until the last of several learners is done; the first one decides."""
+    with _LOCK:
+        if not _AT_WORK:
+            _BEFORE[:] = [(library, library.get_num_threads()) for library in _libraries()]
+            for library, threads in _BEFORE:
+                _set(library, min(threads, max(1, size // PER_THREAD)))
+        _AT_WORK.append(size)
     try:
-        before = [(library, library.get_num_threads()) for library in _libraries()]
-        most = max(1, size // PER_THREAD)
-        for library, threads in before:
-            library.set_num_threads(min(threads, most))
-        try:
-            yield
-        finally:
-            for library, threads in before:
-                library.set_num_threads(threads)
+        yield
     finally:
-        _LIMITED.release()
+        with _LOCK:
+            _AT_WORK.pop()
+            if not _AT_WORK:
+                for library, threads in _BEFORE:
+                    _set(library, threads)
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set a number of threads from any Python thread: threadpoolctl 3.8 ignores all but the first one that does."""
+    take_over = getattr(library, "clear_controlling_thread", None)
+    if take_over is not None:
+        take_over(force=True)
+    library.set_num_threads(threads)
+    if take_over is not None:
+        take_over()

@@ -35,13 +35,20 @@ def test_never_more_than_the_user_allows() -> None:
         assert threads() == 1
 
 
-def test_another_thread_does_not_wait() -> None:
-    done = threading.Event()
+def test_several_learners_do_not_wait_and_the_last_one_sets_the_number_back() -> None:
+    begun, done = threading.Event(), threading.Event()
 
     def learn() -> None:
         with suited_threads(0):
-            done.set()
+            begun.set()
+            done.wait(10)
 
-    with suited_threads(0):
-        threading.Thread(target=learn).start()
-        assert done.wait(10), "a second thread should learn beside the first"
+    with threadpool_limits(2, "blas"):
+        most, other = threads(), threading.Thread(target=learn)
+        with suited_threads(0):
+            other.start()
+            assert begun.wait(10), "a second thread should learn beside the first"
+        assert threads() == 1, "the second one is still at work"
+        done.set()
+        other.join()
+        assert threads() == most

@@ -18,6 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from online_psp.engine.types import Floats
+from online_psp.io.runs import fit_stream
 from online_psp.monitoring import Monitor
 from online_psp.pca import OnlinePCA
 from online_psp.suite.rows import median
@@ -56,22 +57,39 @@ def _ways(X: Floats, path: Path, held: ExitStack, quick: bool) -> dict[str, tupl
 
         return act
 
-    def by_command(alone: bool) -> None:
+    def by_command(alone: bool, *options: str) -> None:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} if alone else dict(os.environ)
         words = [sys.executable, "-m", "online_psp", "fit", str(path), "-k", str(_K), "-o", str(path.with_suffix(".psp")), "--force", "-q"]
-        subprocess.run(words, env=environment, check=True)
+        subprocess.run([*words, *options], env=environment, check=True)
+
+    def by_stream() -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            fit_stream(path, Path(empty) / "model.psp", OnlinePCA(_K))
+
+    def by_monitor(alone: bool) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            by_command(alone, "--monitor", str(Path(empty) / "alarms.csv"))
 
     ways = {
         "`fit`": (len(X), limited(lambda: OnlinePCA(_K).fit(X))),
         "`partial_fit`, 500 rows a call": (len(X), limited(lambda: _in_calls(OnlinePCA(_K).partial_fit, X, 500))),
         "`fit_next`": (len(few), limited(lambda: _one_by_one(OnlinePCA(_K).partial_fit(few[:1]).fit_next, few[1:]))),
         "`Monitor.update`, 500 rows a call": (len(few), limited(lambda: _in_calls(Monitor(OnlinePCA(_K)).update, few, 500))),
+        "`fit_stream`, a .npy file": (len(X), limited(by_stream)),
         "`psp fit`, a .npy file, with its start": (len(X), by_command),
+        "`psp fit --monitor`": (len(X), by_monitor),
         f"`fit`, D={large.shape[1]}, K=64": (len(large), limited(lambda: OnlinePCA(64).fit(large))),
     }
     for name in ("fsm", "ipca"):
         model, rows = steady_model(name, _D, _K)[0], few[:1024]
         ways[f"`{name.upper()}.fit_block`"] = (len(rows), limited(partial(model.fit_block, rows)))
+    if find_spec("dask") is not None:
+        from dask import array
+
+        from online_psp.integrations import dask
+
+        parts = array.from_array(X, chunks=(1000, X.shape[1]))
+        ways["Dask, blocks of 1,000 rows"] = (len(X), limited(lambda: dask.fit(OnlinePCA(_K), parts)))
     if find_spec("bokeh") is not None:
         from online_psp.watch import Dashboard, PageSettings
 
