@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.coordinates import FrameAlgorithm, over_stack
-from online_psp.engine.blas import full_gram, matmul
+from online_psp.algorithms.coordinates import FrameAlgorithm
+from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_count, check_number, check_variances
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Array, Floats, Rate
@@ -181,8 +181,6 @@ class CCIPCA(FrameAlgorithm):
     def _recur(self, first: int, last: int) -> None:
         recur(self._x, self._steps, first, last, self._Z, self._sigma2, self._Y)
 
-    def _move(self, stack: Array, L: Floats) -> None:
-        Z = self._Z[:, : len(L)]
-        Z = Z / np.linalg.norm(Z, axis=1, keepdims=True)
-        stack[: self.K] = matmul(over_stack(Z, L).astype(stack.dtype), stack)
-        self._H = full_gram(Z)
+    def _moved(self, m: int) -> Floats:
+        Z = self._Z[:, :m]
+        return np.asarray(Z / np.linalg.norm(Z, axis=1, keepdims=True))

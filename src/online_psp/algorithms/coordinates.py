@@ -18,11 +18,12 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from online_psp.algorithms.base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms.compress import put_and_multiply
-from online_psp.engine.blas import dot, gram, matmul
+from online_psp.engine.blas import dot, full_gram, gram, matmul
 from online_psp.engine.checks import check_rate, check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Array, Floats, Rate
 
+_MOST_ROWS = 256
 _BETWEEN_LOOKS = 16  # blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew
 
 
@@ -93,8 +94,8 @@ class FrameAlgorithm(StreamingAlgorithm):
         """The user's start as (K, D) rows of unit length."""
 
     @abstractmethod
-    def _move(self, stack: Array, L: Floats) -> None:
-        """Move the basis, the first K rows of the stack ``L Q``, by the block."""
+    def _moved(self, m: int) -> Floats:
+        """(K, m): the basis after the block, in coordinates; unit rows."""
 
     def _start(self, Q: Array) -> None:
         size = len(self._Y)
@@ -108,8 +109,12 @@ class FrameAlgorithm(StreamingAlgorithm):
         self._blocks = _BETWEEN_LOOKS  # since the basis was last looked at
 
     @property
+    def block_rows(self) -> int:  # more rows share the product of a K×K matrix with the basis
+        return min(self.K + 32, _MOST_ROWS) if self.block_size == "auto" else self.block_size
+
+    @property
     def open_capacity(self) -> int:
-        return min(max(self.K, 16), 64) if self.block_size == "auto" else super().open_capacity
+        return min(max(self.K, 16), 128) if self.block_size == "auto" else super().open_capacity
 
     def _default_step(self, t: Any) -> Any:
         return 1.0 / (t + 1.0)
@@ -132,12 +137,15 @@ class FrameAlgorithm(StreamingAlgorithm):
             self._L[:K, :K], self._Z[:, :K] = np.eye(K), R.T * signs
 
     def _add(self, row: Array) -> bool:
-        n, at = self._n, self.K + self._n
-        if n == 0:
+        if self._n == 0:
             if not math.isfinite(dot(row, row)):
                 return False
             self._open()
-        x, L = self._x[n], self._L
+        return self._place(row, self._n)
+
+    def _place(self, row: Array, n: int) -> bool:
+        """Make `row` sample n of the block; returns whether it is finite."""
+        at, x, L = self.K + n, self._x[n], self._L
         square, pivot = add_to_frame(self._stack, at, row, L, x)
         if not math.isfinite(square):
             return False
@@ -150,20 +158,28 @@ class FrameAlgorithm(StreamingAlgorithm):
         return True
 
     def _make_orthogonal(self, at: int, x: Floats, norm: float) -> None:
-        """Replace the newest row of the stack by its unit residual, with coordinates x to full precision."""
+        """Replace the newest row of the stack by its unit residual, with coordinates x to full precision.
+
+        A residual that is rounding has no direction of its own: made a unit vector, it lies in the span of the others again. It is dropped.
+        """
         row, stack, L = self._stack[at], self._stack[:at], self._L[:at, :at]
-        correction = x[:at].copy()
-        x[:at] = 0.0
-        for _ in range(2):
-            x[:at] += correction
-            row -= matmul(solve_triangular(L, correction, trans="T", lower=True, check_finite=False).astype(row.dtype), stack)
-            correction = solve_triangular(L, matmul(stack, row).astype(np.float64), lower=True, check_finite=False)
+
+        def project() -> Floats:
+            within: Floats = solve_triangular(L, matmul(stack, row).astype(np.float64), lower=True, check_finite=False)
+            row[:] -= matmul(solve_triangular(L, within, trans="T", lower=True, check_finite=False).astype(row.dtype), stack)
+            return within
+
+        x[:at] = project() + project()
         residual = math.sqrt(dot(row, row))
-        if residual <= 4.0 * float(np.finfo(self.dtype).eps) * norm:
-            row[:] = 0.0
-        else:
+        if residual > float(np.finfo(self.dtype).eps) * norm:
             row /= row.dtype.type(residual)
-            x[at] = residual
+            project()
+            left = math.sqrt(dot(row, row))
+            if left > 0.5:
+                row /= row.dtype.type(left)
+                x[at] = residual
+                return
+        row[:] = 0.0
 
     def _load(self, X: Array) -> None:
         self._open()
@@ -177,19 +193,21 @@ class FrameAlgorithm(StreamingAlgorithm):
             self._L[K:m, :K], self._L[K:m, K:m] = within, np.tril(factor)
             self._x[:n] = self._L[K:m]
             return
-        for self._n, row in enumerate(X):
-            self._add(row)
-        self._n = 0
+        for s, row in enumerate(X):
+            self._place(row, s)
 
     def _expand(self) -> None:
         m = self.K + self._n
-        self._move(self._stack[:m], self._L[:m, :m])
+        Z, stack = self._moved(m), self._stack[:m]
+        over_stack = solve_triangular(self._L[:m, :m], Z.T, trans="T", lower=True, check_finite=False).T
+        stack[: self.K] = matmul(over_stack.astype(self.dtype), stack)
+        self._H = full_gram(Z)
         self._blocks += 1
 
     @property
     def _trust(self) -> float:
         """The smallest squared pivot, relative to the row, of which subtraction keeps half the digits."""
-        return 10.0 * math.sqrt(float(np.finfo(self.dtype).eps))
+        return max(1e-4, 10.0 * math.sqrt(float(np.finfo(self.dtype).eps)))
 
     # Reading
 
@@ -229,7 +247,3 @@ class FrameAlgorithm(StreamingAlgorithm):
         self._stack[K:m], self._x[:n, :m], self._Z[:, :m], self._L[:m, :m] = (arrays[name] for name in ("rows", "x", "Z", "L"))
         self._H, self._blocks, self._steps[:, :n] = np.array(arrays["H"]), int(arrays["blocks"][0]), arrays["steps"]
 
-
-def over_stack(Z: Floats, L: Floats) -> Floats:
-    """Coordinates over the rows of the stack ``L Q`` of what has coordinates Z over Q."""
-    return np.asarray(solve_triangular(L, Z.T, trans="T", lower=True, check_finite=False).T)

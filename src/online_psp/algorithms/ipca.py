@@ -35,9 +35,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.coordinates import FrameAlgorithm, over_stack
+from online_psp.algorithms.coordinates import FrameAlgorithm
 from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
-from online_psp.engine.blas import add_product, matmul
+from online_psp.engine.blas import matmul
 from online_psp.engine.checks import check_count, check_variances
 from online_psp.engine.compiler import exact_kernel as kernel
 from online_psp.engine.symmetric import symmetric_product
@@ -266,16 +266,9 @@ class IPCA(FrameAlgorithm):
             self._covariance[2][:] = NOT_MADE, 0.0  # so that rounding cannot build up, at an amortised O(K²) per sample
         recur(self._x, self._steps, first, last, self._change, self._covariance, self._Y)
 
-    def _move(self, stack: Array, L: Floats) -> None:
-        """``B ← B − Pᵀ T``: 4 D K flops a sample, however large K is."""
-        K = self.K
-        B, n = stack[:K], len(L) - K
-        P, T = (each[:n] for each in self._change)
-        moves = matmul(over_stack(T[:, : len(L)], L).astype(B.dtype), stack)
-        if self._blocks == 0:  # the basis has been looked at: remove what rounding has done to it
-            B[:] = matmul(over_stack(np.eye(K), L[:K, :K]).astype(B.dtype), B)
-            self._H = np.eye(K)
-        add_product(B, -1.0, P.T, moves)
+    def _moved(self, m: int) -> Floats:
+        P, T = (each[: self._n] for each in self._change)
+        return np.eye(self.K, m) - matmul(P.T, T[:, :m])
 
     def _read(self) -> Array:
         return matmul(eigh(self._covariance[0])[1][:, ::-1].T.astype(self.dtype), self._stack[: self.K])
