@@ -94,6 +94,23 @@ def test_any_mix_of_single_samples_and_blocks_is_the_reference(name: str, data: 
     assert outputs_differ(name, Y[K - 1 :], truth.outputs[K - 1 :]) <= 1e-6
 
 
+@pytest.mark.parametrize(("D", "rank"), [(12, 12), (60, 9)])
+@every_algorithm
+def test_more_rows_in_a_block_than_dimensions_left(name: str, D: int, rank: int) -> None:
+    """Residuals of such rows are rounding: no frame of coordinates may take them for directions."""
+    rng, K = np.random.default_rng(3), 4
+    X = spiked(200, rank, K, rho=0.05) @ np.linalg.qr(rng.standard_normal((D, rank)))[0].T
+    truth, by_row = reference_run(name, X, K), ALGORITHMS[name](K)
+    for block_size in (24, 64, 100):
+        model = ALGORITHMS[name](K, block_size=block_size)
+        model.fit_block(X)
+        assert subspace_error(model.get_components(), truth.bases[-1]) <= 1e-7, f"blocks of {block_size}"
+    for x, U in zip(X, truth.bases, strict=True):
+        by_row.fit_next(x)
+        if by_row.t >= K and by_row.t % 7 == 0:
+            assert subspace_error(copy.deepcopy(by_row).get_components(), U) <= 1e-7, f"sample {by_row.t}"
+
+
 @every_algorithm
 def test_outputs_before_the_start_are_coordinates_of_the_rows(name: str) -> None:
     X = spiked(20, 30, 8)

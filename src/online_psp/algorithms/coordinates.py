@@ -114,7 +114,7 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     @property
     def open_capacity(self) -> int:
-        return min(max(self.K, 16), 128) if self.block_size == "auto" else super().open_capacity
+        return min(max(self.K, 16), 64) if self.block_size == "auto" else super().open_capacity
 
     def _default_step(self, t: Any) -> Any:
         return 1.0 / (t + 1.0)
@@ -198,11 +198,16 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     def _expand(self) -> None:
         m = self.K + self._n
-        Z, stack = self._moved(m), self._stack[:m]
-        over_stack = solve_triangular(self._L[:m, :m], Z.T, trans="T", lower=True, check_finite=False).T
-        stack[: self.K] = matmul(over_stack.astype(self.dtype), stack)
+        Z = self._moved(m)
+        self._stack[: self.K] = self._rows_at(Z)
         self._H = full_gram(Z)
         self._blocks += 1
+
+    def _rows_at(self, Z: Floats) -> Array:
+        """Rows (k, D) with coordinates Z (k, m)."""
+        m = Z.shape[1]
+        over_stack = solve_triangular(self._L[:m, :m], Z.T, trans="T", lower=True, check_finite=False).T
+        return matmul(over_stack.astype(self.dtype), self._stack[:m])
 
     @property
     def _trust(self) -> float:
@@ -246,4 +251,3 @@ class FrameAlgorithm(StreamingAlgorithm):
         self._start(arrays["B"])
         self._stack[K:m], self._x[:n, :m], self._Z[:, :m], self._L[:m, :m] = (arrays[name] for name in ("rows", "x", "Z", "L"))
         self._H, self._blocks, self._steps[:, :n] = np.array(arrays["H"]), int(arrays["blocks"][0]), arrays["steps"]
-

@@ -37,7 +37,7 @@ from scipy.linalg import eigh
 from online_psp.algorithms.base import BlockSize
 from online_psp.algorithms.coordinates import FrameAlgorithm
 from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
-from online_psp.engine.blas import matmul
+from online_psp.engine.blas import add_product, matmul
 from online_psp.engine.checks import check_count, check_variances
 from online_psp.engine.compiler import exact_kernel as kernel
 from online_psp.engine.symmetric import symmetric_product
@@ -269,6 +269,15 @@ class IPCA(FrameAlgorithm):
     def _moved(self, m: int) -> Floats:
         P, T = (each[: self._n] for each in self._change)
         return np.eye(self.K, m) - matmul(P.T, T[:, :m])
+
+    def _expand(self) -> None:
+        n, K = self._n, self.K
+        if 2 * n >= K or self._blocks == 0:  # where the basis was looked at, what rounding has done to it is removed
+            super()._expand()
+            return
+        P, T = (each[:n] for each in self._change)  # few samples beside K: their changes cost less than a turn of the basis
+        add_product(self._stack[:K], -1.0, P.T, self._rows_at(T[:, : K + n]))
+        self._blocks += 1
 
     def _read(self) -> Array:
         return matmul(eigh(self._covariance[0])[1][:, ::-1].T.astype(self.dtype), self._stack[: self.K])
