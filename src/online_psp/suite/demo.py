@@ -17,6 +17,7 @@ from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.monitoring import Alarm, Monitor
 from online_psp.pca import OnlinePCA
+from online_psp.suite.pictures import new_figure
 
 SIDE = 32
 """Height and width of a picture."""
@@ -27,9 +28,6 @@ STAGES = (20, 80, 320, 1280, 5120, 12_000)
 _K, _ROWS = 16, 500
 _SENSORS, _CHANGE, _LENGTH, _SLIPS = 12, 1500, 2300, 6
 _GONE, _HOLED, _FILLED = 0.7, 2000, 6
-
-_WIDTH, _HEIGHT = 12.0, 11.3  # of the picture, in inches
-_PAPER, _INK, _QUIET, _MARK, _CALM = "#0f1420", "#e8ecf4", "#8b95a9", "#ff8c5a", "#58b4ff"
 
 
 class Forming(NamedTuple):
@@ -164,92 +162,49 @@ def sentences(demo: Demo) -> list[str]:
 
 def draw(demo: Demo, path: Path) -> None:
     """Draw the picture."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib import style
 
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), facecolor=_PAPER)
-    FigureCanvasAgg(figure)
-    figure.text(0.04, 0.966, "A stream, learned as it passes", color=_INK, fontsize=23, fontweight="bold", va="center")
-    figure.text(0.04, 0.939, "online-psp: one pass, constant memory, on a laptop", color=_QUIET, fontsize=12, va="center")
-    _draw_forming(figure, demo.forming)
-    _draw_drifting(figure, demo.drifting)
-    _draw_filling(figure, demo.filling)
-    figure.savefig(path, dpi=150, facecolor=_PAPER)
+    with style.context("dark_background"):
+        figure: Any = new_figure(12, 11)
+        figure.suptitle("online-psp: a stream, learned as it passes", fontsize=18, fontweight="bold")
+        top, bottom = figure.subfigures(2, height_ratios=(2.2, 1))
+        left, right = bottom.subfigures(1, 2, width_ratios=(1.3, 1))
+        _draw_forming(top, demo.forming)
+        _draw_drifting(left, demo.drifting)
+        _draw_filling(right, demo.filling)
+        figure.savefig(path, dpi=130)
 
 
 def _draw_forming(figure: Any, forming: Forming) -> None:
-    _title(figure, 0.04, 0.897, "Principal components form from pictures", f"{STAGES[-1]:,} handwritten digits, seen once each")
-    columns = [
-        *zip([f"after {stage:,}" for stage in STAGES], forming.strips, forming.errors, strict=True),
-        ("batch PCA", forming.batch, None),
-    ]
-    across, tall, top = 0.114, 0.114 * _WIDTH / _HEIGHT, 0.84
-    for c, (name, components, error) in enumerate(columns):
-        left = 0.04 + c * (across + 0.012) + (0.038 if error is None else 0.0)
-        figure.text(
-            left + across / 2, top + 0.008, name, color=_INK, fontsize=11, ha="center", fontweight="bold" if error is None else None
-        )
-        for r, component in enumerate(components):
-            axes = figure.add_axes((left, top - (r + 1) * (tall + 0.006) + 0.006, across, tall))
-            _image(axes, component.reshape(SIDE, SIDE), _signed(), np.abs(component).max())
-        what = "all pictures at once" if error is None else f"{100 * error:.0f} % error" if error > 0.1 else f"{100 * error:.1g} % error"
-        figure.text(left + across / 2, top - SHOWN * (tall + 0.006) - 0.012, what, color=_QUIET, fontsize=10, ha="center")
-
-
-def _signed() -> Any:
-    """Colours for values of either sign, around those of the paper."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("signed", ["#e4f4ff", _CALM, "#1d4f7c", "#182032", "#803a22", _MARK, "#fff0e6"])
+    figure.suptitle(f"Principal components form from {STAGES[-1]:,} handwritten digits, seen once each")
+    names = [f"after {stage:,}\n{100 * error:.2g} % error" for stage, error in zip(STAGES, forming.errors, strict=True)]
+    grid = figure.subplots(SHOWN, len(STAGES) + 1)
+    for column, components, name in zip(grid.T, [*forming.strips, forming.batch], [*names, "batch PCA\nall at once"], strict=True):
+        column[0].set_title(name, fontsize=11)
+        for axes in column:
+            axes.set_axis_off()
+        for axes, component in zip(column, components, strict=False):
+            most = np.abs(component).max()
+            axes.imshow(component.reshape(SIDE, SIDE), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="bicubic")
 
 
 def _draw_drifting(figure: Any, drifting: Drifting) -> None:
-    _title(figure, 0.04, 0.262, "The stream drifts, and says so", "distance of each row from the subspace, in units of its limit")
-    axes = figure.add_axes((0.065, 0.045, 0.46, 0.175), facecolor=_PAPER)
-    ratio, rows = drifting.ratio, np.arange(len(drifting.ratio))
-    above = ratio > 1.0
-    axes.semilogy(rows[~above], ratio[~above], ".", color=_CALM, markersize=2.2, alpha=0.55, markeredgewidth=0)
-    axes.semilogy(rows[above], ratio[above], ".", color=_MARK, markersize=4.5, alpha=0.9, markeredgewidth=0)
-    axes.axhline(1.0, color=_QUIET, linewidth=0.8, linestyle=(0, (4, 3)))
-    low, high = 0.03, 60.0
-    axes.axvline(_CHANGE, color=_QUIET, linewidth=0.8)
-    axes.text(_CHANGE - 30, 0.8 * high, f"sensor {_SLIPS} slips by three deviations", color=_QUIET, fontsize=10, ha="right", va="top")
+    figure.suptitle("The stream drifts, and says so")
+    axes, ratio = figure.subplots(), drifting.ratio
+    for chosen, colour in ((ratio <= 1.0, "C0"), (ratio > 1.0, "C1")):
+        axes.semilogy(np.flatnonzero(chosen), ratio[chosen], ".", color=colour, markersize=3)
+    axes.axvline(_CHANGE, color="0.6", linewidth=0.8, label=f"sensor {_SLIPS} slips by three deviations")
     for alarm in drifting.alarms:
-        axes.axvline(alarm.row, color=_MARK, linewidth=1.4)
         named = f", {100 * alarm.features[0][1]:.0f} % sensor {alarm.features[0][0]}" if alarm.features else ""
-        words = f"alarm {alarm.row - _CHANGE + 1} rows later:\n{alarm.kind}{named}"
-        axes.text(alarm.row + 30, 0.8 * high, words, color=_MARK, fontsize=10, va="top", fontweight="bold", linespacing=1.3)
-    axes.set(xlim=(0, len(ratio)), ylim=(low, high))
-    axes.tick_params(colors=_QUIET, labelsize=9, which="both", length=0)
-    axes.set_yticks([0.1, 1, 10], ["0.1", "limit", "10"])
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    for side in axes.spines.values():
-        side.set_visible(False)
+        axes.axvline(alarm.row, color="C1", label=f"alarm {alarm.row - _CHANGE + 1} rows later: {alarm.kind}{named}")
+    axes.set(xlabel="row", ylabel="distance from the subspace / its limit")
+    axes.legend(loc="upper left", fontsize=9)
 
 
 def _draw_filling(figure: Any, filling: Filling) -> None:
-    _title(figure, 0.575, 0.262, "Holes are filled", f"{100 * _GONE:.0f} % of the pixels missing, in learning too")
-    across, tall = 0.052, 0.052 * _WIDTH / _HEIGHT
-    for r, (name, rows) in enumerate((("seen", filling.seen), ("filled", filling.filled), ("true", filling.true))):
-        bottom = 0.163 - r * tall * 1.06
-        figure.text(0.62, bottom + tall / 2, name, color=_QUIET, fontsize=10, ha="right", va="center")
-        for c, row in enumerate(rows):
-            axes = figure.add_axes((0.628 + c * across * 1.06, bottom, across, tall))
-            _image(axes, row.reshape(SIDE, SIDE), "inferno", 1.0)
-
-
-def _title(figure: Any, left: float, top: float, title: str, more: str) -> None:
-    figure.text(left, top, title, color=_INK, fontsize=14, fontweight="bold", va="center")
-    figure.text(left, top - 0.022, more, color=_QUIET, fontsize=10.5, va="center")
-
-
-def _image(axes: Any, values: Floats, colours: Any, most: float) -> None:
-    """A picture without axes; missing pixels are left dark."""
-    low, way = 0.0 if isinstance(colours, str) else -most, "nearest" if np.isnan(values).any() else "bicubic"
-    axes.imshow(values, cmap=colours, vmin=low, vmax=most, interpolation=way)
-    axes.set_facecolor("#1f2738")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for side in axes.spines.values():
-        side.set_visible(False)
+    figure.suptitle(f"Holes are filled: {100 * _GONE:.0f} % of the pixels missing, in learning too")
+    for line, name, rows in zip(figure.subplots(3, _FILLED), ("seen", "filled", "true"), filling[:3], strict=True):
+        line[0].set_ylabel(name)
+        for axes, row in zip(line, rows, strict=True):
+            axes.imshow(row.reshape(SIDE, SIDE), cmap="inferno", vmin=0.0, vmax=1.0)
+            axes.set(xticks=[], yticks=[])

@@ -14,7 +14,7 @@ from online_psp.suite import pictures
 from online_psp.suite.data import GENERATED
 from online_psp.suite.pages import Section, write_page
 from online_psp.suite.rows import DONE, FAILED, INTERVALS, SCORE, Row, by, distinct, read_rows, records, select
-from online_psp.suite.tables import Table, between, memory, micro, notes, number, scores, spent
+from online_psp.suite.tables import Table, board_table, scores, skipped
 
 _LARGEST = math.sqrt(2) + 1e-9  # the error of orthogonal subspaces, and rounding
 _EQUAL = 1e-7  # relative difference of scores that is rounding: one algorithm under two names
@@ -104,19 +104,6 @@ def overall(found: dict[str, Board]) -> Table:
     return Table("Mean place over the boards", header, tuple(cells))
 
 
-def table(name: str, board: Board) -> Table:
-    """A board as a table."""
-    found, lines = scores(board), []
-    for label, place in places(board).items():
-        failed = [row.note for row in select(board, label=label, metric=FAILED)]
-        error = (number(found[label].value), between(found[label])) if not failed else ("–", "–")
-        note = "; ".join(dict.fromkeys([*failed, *filter(None, [notes(board, label)])]))
-        trials = len(select(board, label=label, metric=SCORE))
-        lines.append((f"{place:g}", label, *error, str(trials), micro(spent(board, label)), memory(board, label), note))
-    header = ("place", "method", "error", "95 % bootstrap", "trials", "µs per sample", "peak MiB (after the first row)", "note")
-    return Table(name, header, tuple(lines))
-
-
 _TEXT = (
     "Places are by the median error over the trials: the last one, and on drifting tracks the mean over time. A method that failed in "
     "any of them has the last place. In the mean over the boards, whoever was run on fewer of them stands below. Memory is the peak "
@@ -148,7 +135,7 @@ def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: st
     sections = [
         Section("All boards", " ".join([_TEXT, *remarks]), None, (overall(found),)),
         Section("Error against time per sample", "Lower left is better.", picture),
-        *(Section(name, "", None, (table(name, board),)) for name, board in found.items()),
+        *(Section(name, "", None, (board_table(board), *skipped(board))) for name, board in found.items()),
         Section("Provenance", "", None, (origins,)),
     ]
     facts = {"files": ", ".join(map(str, paths)), "seeds": ", ".join(map(str, sorted(distinct(rows, "seed"))))}

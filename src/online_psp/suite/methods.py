@@ -16,6 +16,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -69,14 +70,18 @@ class Method:
 
 
 class Learner:
-    """Learns from rows, and gives a basis: here, of anything with ``fit_block`` and ``get_components``."""
+    """Learns from rows, and gives a basis: here, of anything with ``fit_next`` or ``fit_block``, and ``get_components``."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, by_row: bool = False) -> None:
+        self.model, self.by_row = model, by_row or not hasattr(model, "fit_block")
 
     def feed(self, X: Floats) -> None:
         """Learn from rows, (n, D)."""
-        self.model.fit_block(X)
+        if not self.by_row:
+            self.model.fit_block(X)
+            return
+        for x in X:
+            self.model.fit_next(x)
 
     def flush(self) -> None:
         """Learn from rows that are held back: called after the last row."""
@@ -94,15 +99,6 @@ class Learner:
             return bool(self.model.__sklearn_tags__().input_tags.allow_nan)
         except AttributeError:
             return False
-
-
-class RowLearner(Learner):
-    """The same, row by row."""
-
-    def feed(self, X: Floats) -> None:
-        """Learn from rows, (n, D)."""
-        for x in X:
-            self.model.fit_next(x)
 
 
 class EstimatorLearner(Learner):
@@ -272,7 +268,7 @@ def wrap(model: Any, by_row: bool = False, batch: int | None = None, D: int = 0)
     """One interface for a model of any of the three kinds."""
     if hasattr(model, "fit_next") or hasattr(model, "fit_block"):
         if hasattr(model, "get_components"):
-            return Learner(model) if hasattr(model, "fit_block") and not by_row else RowLearner(model)
+            return Learner(model, by_row)
         if by_row and hasattr(model, "components_"):
             return _NextOfEstimator(model, None)
     if hasattr(model, "partial_fit"):
@@ -363,7 +359,7 @@ def yours(text: str, batch: int | None = None) -> Method:
         except (ValueError, SyntaxError):
             options.append((name, value))
     kind = OURS if algorithm in BASELINES else PEER if algorithm.startswith("rival:") else YOURS
-    return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch=batch or _5K)
+    return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch=batch or _rows("5K"))
 
 
 def told_apart(given: Sequence[Method], known: Sequence[Method]) -> list[Method]:
@@ -375,10 +371,6 @@ def told_apart(given: Sequence[Method], known: Sequence[Method]) -> list[Method]
         replace(method, label=f"{method.label} [{method.text}]") if len(meant[method.label]) > 1 else method
         for method in dict.fromkeys(given)
     ]
-
-
-def _5K(K: int, D: int) -> int:
-    return 5 * K
 
 
 def fsm(gamma: float) -> Method:
@@ -414,17 +406,11 @@ def _ours() -> Iterator[Method]:
     yield replace(ONLINE_PCA, label="OnlinePCA fit_next", by_row=True)
 
 
-_ROWS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
-    {
-        "K": lambda K, D: K,
-        "2K": lambda K, D: 2 * K,
-        "4K": lambda K, D: 4 * K,
-        "5K": _5K,
-        "8K": lambda K, D: 8 * K,
-        "20K": lambda K, D: 20 * K,
-        "5D": lambda K, D: 5 * D,
-    }
-)
+@cache
+def _rows(text: str) -> Callable[[int, int], int]:
+    """ "5K" or "5D" as a function of K and D."""
+    many, of = int(text[:-1] or 1), text[-1]
+    return lambda K, D: many * (K if of == "K" else D)
 
 
 def _peers() -> Iterator[Method]:
@@ -432,10 +418,10 @@ def _peers() -> Iterator[Method]:
 
     def several(name: str, algorithm: str, option: str | None, sizes: Sequence[str], times: int = 1, **more: Any) -> Iterator[Method]:
         for size in sizes:
-            options = (*([(option, _ROWS[size])] if option else []), *more.items())
+            options = (*([(option, _rows(size))] if option else []), *more.items())
             told = ", ".join([f"{option or 'batch'} {size}", *(f"{key} {value}" for key, value in more.items())])
             cut = ", 2K cut to K" if times == 2 else ""
-            yield Method(f"{name} ({told}{cut})", algorithm, options, PEER, batch=None if option else _ROWS[size], times=times)
+            yield Method(f"{name} ({told}{cut})", algorithm, options, PEER, batch=None if option else _rows(size), times=times)
 
     incremental = "sklearn.decomposition:IncrementalPCA"
     yield from several("IncrementalPCA", incremental, None, ("K", "5K", "5D"))

@@ -82,7 +82,8 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
             have.pop(record.key, None)
     missing, begun = [record for record in records if record.key not in have], False
     with ExitStack() as stack:
-        tell = stack.enter_context(_Progress(len(records), len(missing))) if how.progress else None
+        bar = stack.enter_context(_progress(how.progress))
+        task = bar.add_task("", total=len(records), completed=len(records) - len(missing))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="psp-suite-")))
         outcomes = _outcomes(missing, how, folder)
         stack.callback(outcomes.close)
@@ -95,8 +96,7 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
             else:  # not before there is something new: a run of which nothing came leaves the file as it was
                 write_rows(path, (row for rows in have.values() for row in rows))
             begun = True
-            if tell is not None:
-                tell.done(record.title)
+            bar.update(task, advance=1, description=record.title)
     wanted = list(dict.fromkeys(record.key for record in records))
     others = [key for key in have if key not in set(wanted)]
     write_rows(path, (row for key in (*wanted, *others) for row in have[key]))
@@ -283,30 +283,11 @@ def apart(function: Callable[[], Any], timeout: float | None = None) -> Any:
         worker.end()
 
 
-class _Progress:
+def _progress(shown: bool) -> Any:
     """A bar with the name of what was done last."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    def __init__(self, of: int, missing: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        shown = (
-            MofNCompleteColumn(),
-            BarColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
-        )
-        self._bar = Progress(*shown, console=Console(stderr=True))
-        self._task = self._bar.add_task("", total=of, completed=of - missing)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def done(self, title: str) -> None:
-        """This is done now."""
-        self._bar.update(self._task, advance=1, description=title)
+    told = TextColumn("{task.description}", markup=False)
+    columns = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(), told)
+    return Progress(*columns, console=Console(stderr=True), disable=not shown)

@@ -2,8 +2,7 @@
 
 All ways of one size start from the population's own answer and see fresh samples: they do the work of a stream, and not of its start.
 "As published" is the published update in place (`online_psp.suite.baselines`), not the equations with their D×K temporaries. Floors are
-what no way through can go below: one matrix-vector product with the basis for a single row, two matrix products for a block. The anchor
-does not depend on any algorithm: the time of forming XᵀX once.
+what no way through can go below: one matrix-vector product with the basis for a single row, two matrix products for a block.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from online_psp.suite.rows import DONE, Row, installed_bytes
 
 WAYS = ("published", "fit_next", "fit_block")
 FLOORS: Mapping[str, str] = MappingProxyType({"fit_next": "floor of a row", "fit_block": "floor of a block"})
-ANCHOR = "XᵀX once"
 METRIC = "seconds_per_sample"
 _SINGLE, _BLOCK = 64, 256
 
@@ -41,9 +39,9 @@ class Timing:
     Attributes
     ----------
     algorithm : str
-        A key of `BASELINES`; empty for floors and the anchor.
+        A key of `BASELINES`; empty for floors.
     way : str
-        One of `WAYS`, of the floors, or the anchor.
+        One of `WAYS`, or of the floors.
     runs : int
         Most runs; there are fewer if they do not fit into the budget, and one if the first alone does not.
     samples : int
@@ -152,12 +150,14 @@ def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
         state, rates = started(timing.algorithm, *baseline.steady(stream.Q, stream.variances)), baseline.rates(1000, timing.gamma)
         return lambda deadline: _over(lambda x: state.step(x, *rates), stream.draw(timing.samples), True, deadline)
     basis, C = np.ascontiguousarray(stream.Q.T), np.ones((K, _BLOCK))
-    products: Mapping[str, tuple[Callable[[Any], Any], bool]] = {
-        FLOORS["fit_next"]: (lambda x: matmul(basis, x), True),
-        FLOORS["fit_block"]: (lambda X: (matmul(X, basis.T), matmul(C, X)), False),
-        ANCHOR: (lambda X: matmul(X.T, X), False),
-    }
-    product, single = products[timing.way]
+    single = timing.way == FLOORS["fit_next"]
+
+    def product(rows: Any) -> None:
+        if single:
+            matmul(basis, rows)
+        else:
+            matmul(rows, basis.T), matmul(C, rows)
+
     return lambda deadline: _over(product, stream.draw(_BLOCK), single, np.inf)
 
 

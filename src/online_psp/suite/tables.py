@@ -221,31 +221,33 @@ def notes(rows: Sequence[Row], label: str) -> str:
 
 def comparison(rows: Sequence[Row]) -> list[Table]:
     """Error, time and memory of every method, best first, one table for each set and track; and what failed."""
-    tables = []
-    for (_, track, _, _), mine in by(rows, "data", "track", "D", "K").items():
-        first, trials = mine[0], len(distinct(mine, "seed"))
-        population = select(mine, metric="err_pop")
-        lines = []
-        streaming = sorted(scores(mine).items(), key=lambda item: kind_of(mine, item[0]) == MEMORY)  # a stable sort: still the best first
-        for label, found in streaming:
-            told = notes(mine, label)
-            pop = [number(median(row.value for row in select(population, label=label, t=first.N * _passes(mine))))] if population else []
-            told = "; ".join(filter(None, [told, "all rows in memory" if kind_of(mine, label) == MEMORY else ""]))
-            cells = (number(found.value), between(found), *pop, micro(spent(mine, label)), memory(mine, label))
-            lines.append((f"{label} ({told})" if told else label, *cells))
-        size = f"{first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
-        error = "error, median" if track else "Err_batch, median"
-        header = (
-            "method",
-            error,
-            "95 % bootstrap",
-            *(["Err_pop"] if population else []),
-            "µs per sample",
-            "peak MiB (after the first row)",
-        )
-        name = f"{Path(first.data).name}{', ' + track if track else ''}, {size}, K = {first.K}"
-        tables.append(Table(f"{name}, {trials} trial{'s' * (trials > 1)}", header, tuple(lines)))
-    return [*tables, *skipped(rows)]
+    return [*map(board_table, by(rows, "data", "track", "D", "K").values()), *skipped(rows)]
+
+
+def board_table(mine: Sequence[Row]) -> Table:
+    """Error, time and memory of every method on one set and track, best first."""
+    first, track, trials = mine[0], mine[0].track, len(distinct(mine, "seed"))
+    population = select(mine, metric="err_pop")
+    lines = []
+    streaming = sorted(scores(mine).items(), key=lambda item: kind_of(mine, item[0]) == MEMORY)  # a stable sort: still the best first
+    for label, found in streaming:
+        told = notes(mine, label)
+        pop = [number(median(row.value for row in select(population, label=label, t=first.N * _passes(mine))))] if population else []
+        told = "; ".join(filter(None, [told, "all rows in memory" if kind_of(mine, label) == MEMORY else ""]))
+        cells = (number(found.value), between(found), *pop, micro(spent(mine, label)), memory(mine, label))
+        lines.append((f"{label} ({told})" if told else label, *cells))
+    size = f"{first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
+    error = "error, median" if track else "Err_batch, median"
+    header = (
+        "method",
+        error,
+        "95 % bootstrap",
+        *(["Err_pop"] if population else []),
+        "µs per sample",
+        "peak MiB (after the first row)",
+    )
+    name = f"{Path(first.data).name}{', ' + track if track else ''}, {size}, K = {first.K}"
+    return Table(f"{name}, {trials} trial{'s' * (trials > 1)}", header, tuple(lines))
 
 
 def kind_of(rows: Sequence[Row], label: str) -> str:

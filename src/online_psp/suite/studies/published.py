@@ -1,4 +1,4 @@
-"""What others have published, checked or repeated: Frequent Directions' bound, the SKETCH families, implicit Krasulina on MNIST."""
+"""What others have published, checked or repeated: Frequent Directions' bound, implicit Krasulina on MNIST."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ import numpy as np
 from online_psp.datasets.registry import locate
 from online_psp.engine.types import Floats
 from online_psp.suite.data import FAMILIES, find, problem
-from online_psp.suite.measure import Trial, measure
-from online_psp.suite.methods import FAMILY, PAPER, Learner, Method, build
+from online_psp.suite.methods import PAPER, Method, build
 from online_psp.suite.rivals import RIVALS
-from online_psp.suite.rows import SCORE, select
-from online_psp.suite.tables import Table, number
+from online_psp.suite.tables import Table
 
 
 def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them."""
     yield bounds(quick)
-    yield sketch_families(quick)
     yield implicit_krasulina(quick)
 
 
@@ -73,26 +70,6 @@ def bounds(quick: bool) -> Table:
     return Table("Frequent Directions: the largest error as a share of its bound", ("data", "size", "ℓ", "share"), tuple(lines))
 
 
-def _score(name: str, method: Method, K: int, most: int | None = None) -> float:
-    """The last error of a method."""
-    source = find(name, most=most)
-    trial = Trial("published", source, method, K, 0, 1, ("err_batch",), (source.used,), scored=True)
-    found = select(measure(trial, problem(source, K, 0))[0], metric=SCORE)
-    return found[0].value if found else float("nan")
-
-
-def sketch_families(quick: bool) -> Table:
-    """Err_batch of all methods on the families of Tropp, Yurtsever, Udell and Cevher (2019), K = 10.
-
-    Where the K leading singular values are all 1 and those after them far smaller, the subspace is well determined; in poly-decay with
-    ρ = 0.5 and in exp-decay with ρ = 0.01 it hardly is.
-    """
-    methods = [*PAPER, *(method for method in FAMILY if method.label not in ("GROUSE", "PETRELS"))]
-    names = [name for name in _sets(quick) if name.partition(":")[0] in ("low-rank", "poly-decay", "exp-decay")]
-    lines = [(name.partition(":")[0], name.rpartition("=")[2], *(number(_score(name, method, 10)) for method in methods)) for name in names]
-    return Table("SKETCH families: Err_batch after one pass", ("family", "ρ", *(method.label for method in methods)), tuple(lines))
-
-
 # Amid and Warmuth, "An implicit form of Krasulina's k-PCA update without the orthonormality constraint", AAAI 2020
 
 
@@ -125,7 +102,7 @@ class ImplicitKrasulina:
 def implicit_krasulina(quick: bool) -> Table:
     """Compression loss after one pass over MNIST, as a multiple of batch PCA's; every method with a step at the best of several."""
     scales = (1.0, 10.0, 100.0) if quick else (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-    name, most = ("mnist", 3000 if quick else None) if locate("mnist") is not None else ("digits", None)
+    source = find("mnist", most=3000 if quick else None) if locate("mnist") is not None else find("digits")
     tuned = {
         "implicit Krasulina": [Method("", "", (("scale", scale),), made=ImplicitKrasulina) for scale in scales],
         "Krasulina": [Method("", "rival:krasulina", (("scale", scale / 3),)) for scale in scales],
@@ -136,21 +113,17 @@ def implicit_krasulina(quick: bool) -> Table:
     }
     lines = []
     for K in (5, 10) if quick else (5, 10, 20, 50):
-        source = find(name, most=most)
-        found = problem(source, K, 0)
-
-        def loss(method: Method) -> float:
-            learner: Learner = build(method, K, source.D)  # noqa: B023
-            total = least = 0.0
-            for block in found.blocks(0, source.used):  # noqa: B023
-                learner.feed(block)
-            learner.flush()
-            Q = np.linalg.qr(learner.basis())[0]
-            for block in found.blocks(0, source.used):  # noqa: B023
-                total += float(np.sum((block - (block @ Q) @ Q.T) ** 2))
-                least += float(np.sum((block - (block @ found.V) @ found.V.T) ** 2))  # noqa: B023
-            return total / least
-
-        lines.append((str(K), *(f"{min(map(loss, several)):.4f}" for several in tuned.values())))
-    title = f"Implicit Krasulina's protocol on {name}: compression loss after one pass / batch PCA's, the best of {len(scales)} steps"
+        X = np.concatenate(list(problem(source, K, 0).blocks(0, source.used)))
+        least = float(np.sum(X**2) - np.sum((X @ problem(source, K, 0).V) ** 2))
+        losses = [min(_loss(method, K, X) for method in several) / least for several in tuned.values()]
+        lines.append((str(K), *(f"{loss:.4f}" for loss in losses)))
+    title = f"Implicit Krasulina's protocol on {source.source}: compression loss after one pass / batch PCA's, best of {len(scales)} steps"
     return Table(title, ("K", *tuned), tuple(lines))
+
+
+def _loss(method: Method, K: int, X: Floats) -> float:
+    learner = build(method, K, X.shape[1])
+    for at in range(0, len(X), 500):
+        learner.feed(X[at : at + 500])
+    learner.flush()
+    return float(np.sum(X**2) - np.sum((X @ np.linalg.qr(learner.basis())[0]) ** 2))
