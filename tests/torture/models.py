@@ -109,8 +109,7 @@ def save_monitor(path: Path, chance: random.Random) -> Saved:
     monitor = Monitor(
         OnlinePCA(2, **options),
         learn_outliers=chance.random() < 0.8,
-        fast_half_life=chance.choice(["auto", None]),
-        detector=chance.choice(["cusum", "cusum", None]),
+        run_length=chance.choice([1e5, 1e3, None]),
         on_drift=chance.choice(["flag", "reset"]),
     )
     n, D = chance.choice([3, 100, 450]), chance.choice([6, 60])

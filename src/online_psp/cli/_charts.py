@@ -2,71 +2,37 @@
 
 from __future__ import annotations
 
-import csv
-from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from online_psp.engine.types import Floats
+    from online_psp.io.alarms import Scores
 
-_NUMBERS = ("t2", "spe", "t2_limit", "spe_limit", "outlier")
 _POINTS = 2000  # most points of a chart: of more rows, the largest of each stretch is shown
 _COLOURS = {"mean": "#54a24b", "spread": "#b279a2", "direction": "#f58518"}
 
 
-class ScoreTable(NamedTuple):
-    """The columns of a table of scores, each (n,); NaN for empty cells."""
-
-    row: Floats
-    t2: Floats
-    spe: Floats
-    t2_limit: Floats
-    spe_limit: Floats
-    outlier: Floats
-    drift: list[tuple[int, str]]
-    """Positions in the table of rows that raised an alarm, and what had changed."""
-
-
-def read_scores(path: Path) -> ScoreTable:
-    """Read a table that `psp score` or `psp fit --monitor` has written; a last line that is still being written is ignored.
+def read_table(path: Path) -> Scores:
+    """Read a table that `psp score` or `psp fit --monitor` has written.
 
     Raises
     ------
-    SourceError
-        If it is no such table.
+    AlarmFileError, SourceError
+        If it is no such table, or has nothing to plot.
     """
     import numpy as np
 
+    from online_psp.io.alarms import read_scores
     from online_psp.io.sources import SourceError
 
-    columns, drift = [array("d") for _ in range(1 + len(_NUMBERS))], []
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        lines = csv.reader(line for line in file if line.endswith("\n"))
-        head = next(lines, [])
-        missing = [name for name in ("row", *_NUMBERS) if head.count(name) != 1]
-        if missing:
-            raise SourceError(f"{path} is no table of psp score or psp fit --monitor: it has no single column {missing[0]}.")
-        places, kind = [head.index(name) for name in ("row", *_NUMBERS)], head.index("drift") if "drift" in head else None
-        try:
-            for number, line in enumerate(lines):
-                if len(line) != len(head):
-                    raise ValueError(f"it has {len(line)} cells, and the first line {len(head)}")
-                for column, place in zip(columns, places, strict=True):
-                    column.append(float(line[place] or "nan"))
-                if kind is not None and line[kind]:
-                    if line[kind] not in _COLOURS:
-                        raise ValueError(f"{line[kind][:40]!r} is no kind of drift")
-                    drift.append((number, line[kind]))
-        except (ValueError, csv.Error) as error:
-            raise SourceError(f"{path}, line {lines.line_num}: {error}.") from None
-    row, t2, spe, t2_limit, spe_limit, outlier = (np.array(column, dtype=np.float64) for column in columns)
-    if not np.isfinite(t2).any() and not np.isfinite(spe).any():
-        raise SourceError(f"{path} has no scores to plot: {'all are missing or infinite' if len(row) else 'it has no rows'}.")
-    return ScoreTable(row, t2, spe, t2_limit, spe_limit, outlier, drift)
+    found = read_scores(path)[0]
+    if not np.isfinite(found.t2).any() and not np.isfinite(found.spe).any():
+        raise SourceError(f"{path} has no scores to plot: {'all are missing or infinite' if len(found.row) else 'it has no rows'}.")
+    return found
 
 
-def draw_scores(table: ScoreTable, name: str) -> Any:
+def draw_scores(table: Scores, name: str) -> Any:
     """A figure with T² above and SPE below, on logarithmic scales."""
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -86,7 +52,7 @@ def draw_scores(table: ScoreTable, name: str) -> Any:
     return figure
 
 
-def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: ScoreTable, name: str) -> None:
+def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: Scores, name: str) -> None:
     import numpy as np
 
     finite = values[np.isfinite(values) & (values > 0)]

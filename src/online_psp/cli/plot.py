@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._charts import draw_scores, read_scores
+from online_psp.cli._charts import draw_scores, read_table
 from online_psp.cli._common import check_not_source, echo, image_shape, load_fitted, writing
 from online_psp.cli._errors import usage
 from online_psp.cli._options import PICTURE, Force, Quiet, image_size
@@ -35,7 +35,7 @@ def plot(
         from online_psp.io.files import replacing
 
         if model.suffix.lower() == ".csv":
-            figure = draw_scores(read_scores(model), model.name)
+            figure = draw_scores(read_table(model), model.name)
         else:
             fitted, header = load_fitted(model)
             shape = None if image is None else image_size(image)

@@ -87,22 +87,19 @@ def score(
 
 def _scoring(stored: Any, alpha: float | None, order: Any, job: Job) -> Scoring:
     """How to score rows; the limit of the SPE is that of the monitor, if there is one that has seen enough rows."""
-    from online_psp.monitoring.limits import isotropic_spe_limit, spe_limit_of, t2_limit_of
-    from online_psp.monitoring.memory import rows_needed
+    from online_psp.monitoring.limits import enough, limits_of, rows_needed
     from online_psp.monitoring.scores import snapshot
 
     monitor = stored.monitor
     level = alpha if alpha is not None else _ALPHA if monitor is None else monitor.alpha
     seen = snapshot(stored.model)
-    t2_limit = t2_limit_of(seen, level)
-    spe_limit = math.nan if monitor is None else spe_limit_of(seen, monitor.moments, level)
-    needed = rows_needed(stored.model.n_components_)
-    if seen.samples < needed or math.isnan(t2_limit):
+    t2_limit, spe_limit = limits_of(seen, None if monitor is None else monitor.moments, level)
+    if not enough(seen):
         t2_limit = spe_limit = math.nan
-        known = f"learned {plural(int(seen.samples), 'row')} of equal weight, and limits need {needed}"
-        say(f"{job.model} has {known if seen.samples < needed else 'seen no variance'}: there are none, and no row is an outlier.")
-    elif math.isnan(spe_limit):
-        spe_limit = isotropic_spe_limit(seen, level)
+        known = f"learned {plural(int(seen.samples), 'row')} of equal weight, and limits need {rows_needed(len(seen.variances))}"
+        say(f"{job.model} has {known if len(seen.variances) else 'seen no variance'}: there are none, and no row is an outlier.")
+    elif monitor is None or math.isnan(spe_limit):
+        spe_limit = limits_of(seen, None, level)[1]
         if not job.quiet and len(seen.variances) < len(seen.mean):
             say(
                 f"{job.model} was fitted without --monitor, or to few rows: the limit of the SPE takes the variance outside the subspace "

@@ -190,7 +190,7 @@ class SubspaceAnomaly(AnomalyDetector):
             if not x:
                 return
             model = _pca.OnlinePCA(min(self.n_components, len(x)), half_life=self.half_life)
-            monitor = Monitor(model, alpha=self.alpha, learn_outliers=self.learn_outliers, detector=None)
+            monitor = Monitor(model, alpha=self.alpha, learn_outliers=self.learn_outliers, run_length=None)
             features = sorted(x, key=str)
             monitor.update_one(_row(x, features))
             self._monitor, self._features = monitor, features

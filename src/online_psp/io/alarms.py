@@ -11,21 +11,81 @@ import csv
 import hashlib
 import io
 import os
+from array import array
 from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from online_psp.engine.types import Floats
 from online_psp.io.model_file import Fields, ModelFileError
 from online_psp.io.pacing import unbroken
 
-SCORES = ("t2", "spe", "t2_limit", "spe_limit", "missing", "outlier", "drift", "features")
+SCORES = ("t2", "spe", "t2_limit", "spe_limit", "missing", "outlier", "drift", "moved", "features")
 """Columns after the number of the row, its source, its time and its IDs."""
+KINDS = ("mean", "spread", "direction")
+"""What may have changed."""
+_READ = ("row", "t2", "spe", "t2_limit", "spe_limit", "outlier")
 
 
 class AlarmFileError(ValueError):
-    """A table of alarms does not belong to the run."""
+    """A table of alarms does not belong to the run, or is none."""
+
+
+class Scores(NamedTuple):
+    """Columns of a table of scores, each (n,); NaN for empty cells."""
+
+    row: Floats
+    t2: Floats
+    spe: Floats
+    t2_limit: Floats
+    spe_limit: Floats
+    outlier: Floats
+    drift: list[tuple[int, str]]
+    """Positions of rows that raised an alarm, and what had changed."""
+
+
+def read_scores(path: str | os.PathLike[str], start: int = 0) -> tuple[Scores, int]:
+    """Read a table that `psp score` or `psp fit --monitor` has written, from a byte on; a last line that is still being written is left.
+
+    Returns
+    -------
+    Scores
+    int
+        The byte after the last line that was read, from which to read on.
+
+    Raises
+    ------
+    AlarmFileError
+        If it is no such table.
+    """
+    with open(path, "rb") as file:
+        head = next(csv.reader([file.readline().decode("utf-8", "replace")]), [])
+        missing = [name for name in _READ if head.count(name) != 1]
+        if missing:
+            raise AlarmFileError(f"{path} is no table of psp score or psp fit --monitor: it has no single column {missing[0]}.")
+        start = max(start, file.tell())
+        file.seek(start)
+        data = file.read()
+    end = data.rfind(b"\n") + 1
+    places, kind = [head.index(name) for name in _READ], head.index("drift") if "drift" in head else None
+    columns, drift = [array("d") for _ in _READ], []
+    lines = csv.reader(io.StringIO(data[:end].decode("utf-8", "replace")))
+    try:
+        for number, line in enumerate(lines):
+            if len(line) != len(head):
+                raise ValueError(f"it has {len(line)} cells, and the first line {len(head)}")
+            for column, place in zip(columns, places, strict=True):
+                column.append(float(line[place] or "nan"))
+            if kind is not None and line[kind]:
+                if line[kind] not in KINDS:
+                    raise ValueError(f"{line[kind][:40]!r} is no kind of drift")
+                drift.append((number, line[kind]))
+    except (ValueError, csv.Error) as error:
+        raise AlarmFileError(f"{path}, line {lines.line_num + 1}: {error}.") from None
+    row, t2, spe, t2_limit, spe_limit, outlier = (np.array(column, dtype=np.float64) for column in columns)
+    return Scores(row, t2, spe, t2_limit, spe_limit, outlier, drift), start + end
 
 
 class Written(NamedTuple):
@@ -128,7 +188,12 @@ class AlarmFile:
             )
 
     def add(
-        self, good: NDArray[np.bool_], found: Any, about: Sequence[Sequence[str]], missing: Sequence[int], changed: Sequence[str]
+        self,
+        good: NDArray[np.bool_],
+        found: Any,
+        about: Sequence[Sequence[str]],
+        missing: Sequence[int],
+        changed: Sequence[tuple[str, str]],
     ) -> None:
         """Add what a monitor says about a block of rows, to be written later.
 
@@ -141,8 +206,8 @@ class AlarmFile:
             Time and IDs of each row.
         missing : sequence of int
             Number of missing values of each good row.
-        changed : sequence of str
-            The leading features of each alarm that these rows have raised, in order.
+        changed : sequence of (str, str)
+            What has moved at each alarm that these rows have raised, and its leading features, in order.
         """
         lines, scored = [], iter(() if found is None else zip(*(each.tolist() for each in found), missing, strict=True))
         of_alarms = iter(changed)
@@ -153,7 +218,7 @@ class AlarmFile:
                 continue
             *numbers, outlier, drift, holes = next(scored)
             cells = ["" if value != value else repr(value) for value in numbers]  # noqa: PLR0124
-            lines.append(_line([*place, *cells, str(holes), f"{outlier:d}", drift, next(of_alarms) if drift else ""]))
+            lines.append(_line([*place, *cells, str(holes), f"{outlier:d}", drift, *(next(of_alarms) if drift else ("", ""))]))
         self._pending.append("".join(lines).encode())
         ahead = self._ahead
         self._ahead = ahead._replace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from online_psp.monitoring.detectors import Cusum
 from online_psp.monitoring.limits import SpeMoments, spe_limit, t2_limit
 from online_psp.monitoring.monitor import Monitor
 from online_psp.monitoring.outliers import SubspaceOutlierDetector
@@ -12,7 +11,6 @@ from online_psp.monitoring.scores import Contributions, contributions, spe, t2
 __all__ = [
     "Alarm",
     "Contributions",
-    "Cusum",
     "Monitor",
     "SpeMoments",
     "SubspaceOutlierDetector",

@@ -18,8 +18,8 @@ from online_psp.pca import OnlinePCA
 
 LEAST_VALUES = 30
 """Number of values that the moments of the SPE need before there is a limit."""
-LARGEST = 1e100
-"""Largest value that is counted in full, in units of the moments; larger ones are counted as this."""
+_LARGEST = 1e100  # largest value that is counted in full, in units of the moments
+_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # rows of equal weight before anything is scored: at least, and per component
 _ROUNDING = 1e-12  # relative to the total variance: a smaller SPE is rounding error
 _SETTLED = 30  # values after which the spread is known well enough to recognise gross ones
 _FEWER = 2.0 ** -np.arange(0.0, 8.0)  # degrees of freedom, from 1 down, at which `_excess` looks as well
@@ -52,7 +52,7 @@ class SpeMoments(NamedTuple):
         if not unit and values.any():
             unit = math.ldexp(1.0, math.frexp(values[values > 0][0])[1])
         with np.errstate(over="ignore"):
-            values = np.minimum(values / (unit or 1.0), LARGEST)
+            values = np.minimum(values / (unit or 1.0), _LARGEST)
         if (
             self.seen >= _SETTLED and self.samples >= _SETTLED / 2
         ):  # one gross row must not make the spread, and with it the limit, meaningless
@@ -129,15 +129,7 @@ def t2_limit(model: OnlinePCA, alpha: float = 0.01) -> float:
     float
         NaN if there are no more rows than components: then nothing is known about the variances.
     """
-    return t2_limit_of(snapshot(model), check_alpha(alpha))
-
-
-def t2_limit_of(seen: Snapshot, alpha: float) -> float:
-    """`t2_limit` of a snapshot."""
-    K, n = len(seen.variances), seen.samples
-    if not seen.centred:
-        return K * n / (n - K + 1.0) * float(fdtri(K, n - K + 1.0, 1.0 - alpha)) if K and n > K else math.nan
-    return K * (n * n - 1.0) / (n * (n - K)) * float(fdtri(K, n - K, 1.0 - alpha)) if K and n > K else math.nan
+    return limits_of(snapshot(model), None, check_alpha(alpha))[0]
 
 
 def spe_limit(moments: SpeMoments, alpha: float = 0.01) -> float:
@@ -170,13 +162,28 @@ def _excess(h: float, alpha: float) -> float:
     return float(np.max(chdtri(degrees, alpha) / degrees))
 
 
-def spe_limit_of(seen: Snapshot, moments: SpeMoments, alpha: float) -> float:
-    """`spe_limit`, but never below rounding relative to the variance of the data."""
+def rows_needed(K: int) -> int:
+    """Number of rows of equal weight that a model of K components must have learned before it judges rows."""
+    return max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)
+
+
+def enough(seen: Snapshot) -> bool:
+    """Whether a model has learned enough to judge rows."""
+    K = len(seen.variances)
+    return K > 0 and seen.samples >= rows_needed(K)
+
+
+def limits_of(seen: Snapshot, moments: SpeMoments | None, alpha: float) -> tuple[float, float]:
+    """Limits of T² and of the SPE for rows scored by a snapshot; NaN where too little is known.
+
+    Without `moments`, the noise is taken to be equal along all directions outside the model. No limit of the SPE is below rounding.
+    """
+    K, n = len(seen.variances), seen.samples
+    left = n - K + (0.0 if seen.centred else 1.0)
+    t2 = K * (n * n - 1.0 if seen.centred else n * n) / (n * left) * float(fdtri(K, left, 1.0 - alpha)) if K and n > K else math.nan
+    least = _ROUNDING * seen.total
+    if moments is None:
+        outside = max(len(seen.mean) - K, 1)
+        return t2, max(seen.noise * float(chdtri(outside, alpha)), least, float(np.finfo(np.float64).tiny))
     known = moments.seen >= LEAST_VALUES and moments.samples >= LEAST_VALUES / 2
-    return max(spe_limit(moments, alpha), _ROUNDING * seen.total) if known else math.nan
-
-
-def isotropic_spe_limit(seen: Snapshot, alpha: float) -> float:
-    """SPE limit if no moments are known: as if the noise were equal along all directions outside the model."""
-    left_out = max(len(seen.mean) - len(seen.variances), 1)
-    return max(seen.noise * float(chdtri(left_out, alpha)), _ROUNDING * seen.total, float(np.finfo(np.float64).tiny))
+    return t2, max(spe_limit(moments, alpha), least) if known else math.nan

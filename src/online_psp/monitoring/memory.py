@@ -1,4 +1,4 @@
-"""How long a monitored model remembers, in rows or in time, and what follows from that."""
+"""How long a monitored model remembers, in rows or in time; and the places of the stream at which it is read."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from online_psp.engine.types import Floats
+from online_psp.monitoring.limits import rows_needed
 from online_psp.pca import OnlinePCA
 from online_psp.pca.forgetting import HalfLife, check_half_life, decays_of
 
-_LEAST_ROWS, _ROWS_A_COMPONENT = 20, 5  # rows of equal weight before anything is scored: at least, and per component
 _SETTLED_ROWS = 200  # rows of equal weight before drift is looked for
 _SETTLED_LIVES = 4.25  # half-lives after which a model has nine tenths of the effective rows that it will ever have
-
-
-def rows_needed(K: int) -> int:
-    """Number of rows of equal weight that a model of K components must have learned before it judges rows."""
-    return max(_LEAST_ROWS, _ROWS_A_COMPONENT * K)
 
 
 class Memory(NamedTuple):
@@ -68,20 +63,49 @@ class Memory(NamedTuple):
         """Share of all earlier weight that is left when each of n rows arrives, (n,)."""
         return np.broadcast_to(decays_of(self.half_life, seconds, last), n)
 
-    def fast(self, wanted: Any, K: int) -> Any:
-        """Half-life of the second model; "auto" becomes a number of rows."""
-        return min(max(50.0, 10.0 * K), self.rows / 4.0) if wanted == "auto" else wanted
 
-    def check_fast(self, value: Any) -> Any:
-        """The half-life that a user gave for the second model, checked: a number of rows, text, or None."""
-        if value is None or (isinstance(value, str) and value == "auto"):
-            return value
-        try:
-            found = check_half_life(value)
-        except (ValueError, TypeError) as error:
-            kind = type(error)
-            raise kind(f"fast_half_life must be a number of rows, a time such as '2min', 'auto' or None; got {value!r}.") from None
-        assert found is not None
-        if found.in_time and not self.in_time:
-            raise ValueError(f"fast_half_life={value!r} is a time, but the half_life of the model is not; give a number of rows.")
-        return f"{found.length!r}s" if found.in_time else found.length
+class Places(NamedTuple):
+    """When a model is read: after the first row, then each time an eighth more rows have come.
+
+    Places are never further apart than `step` rows, or an eighth of a half-life in time. They do not depend on how a stream is cut.
+    """
+
+    known: int = 0
+    """Number of rows that the model had learned by the last place, since it began."""
+    last: int = 0
+    """Number of rows of the stream before the last place."""
+    last_time: float | None = None
+    """Time of the last place, if the model forgets by time; None before the first row."""
+    start_time: float | None = None
+    """Time of the first row since the model began."""
+
+    def begun(self, first: float) -> Places:
+        """With the time of the first row, if there was none."""
+        either = [first if time is None else time for time in (self.last_time, self.start_time)]
+        return self._replace(last_time=either[0], start_time=either[1])
+
+    def next(self, step: int) -> int:
+        """Number of rows of the stream before the next place."""
+        return self.last + min(max(self.known // 8, 1), step)
+
+    def ahead(self, row: int, seconds: Floats | None, step: int, memory: Memory) -> int:
+        """Number of rows to take up to the next place, at least one, after `row` rows of the stream."""
+        most = max(1, self.next(step) - row)
+        if seconds is None or self.last_time is None:
+            return most
+        late = np.flatnonzero(seconds[:most] - self.last_time >= memory.seconds / 8)
+        return int(late[0]) + 1 if len(late) else most
+
+    def reached(self, row: int, time: float | None, step: int, memory: Memory) -> bool:
+        """Whether to read the model now."""
+        late = time is not None and self.last_time is not None and time - self.last_time >= memory.seconds / 8
+        return late or row >= self.next(step)
+
+    def at(self, row: int, time: float | None) -> Places:
+        """With this as the last place."""
+        return self._replace(known=self.known + row - self.last, last=row, last_time=time)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the first row of the model to the last place; 0 if it does not forget by time."""
+        return 0.0 if self.start_time is None or self.last_time is None else self.last_time - self.start_time

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.libraries import to_host
 from online_psp.engine.types import Floats
-from online_psp.monitoring.limits import check_alpha, isotropic_spe_limit, spe_limit_of, t2_limit_of
+from online_psp.monitoring.limits import check_alpha, limits_of
 from online_psp.monitoring.monitor import Monitor
 from online_psp.monitoring.scores import Snapshot, score, snapshot
 from online_psp.pca import OnlinePCA
@@ -124,7 +124,7 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         if isinstance(self.half_life, str):
             raise ValueError(f"half_life must be a number of rows, or None, because rows have no times here; got {self.half_life!r}.")
         model = OnlinePCA(self.n_components, half_life=self.half_life)
-        return Monitor(model, alpha=_each(check_alpha(self.alpha)), learn_outliers=self.learn_outliers, detector=None)
+        return Monitor(model, alpha=_each(check_alpha(self.alpha)), learn_outliers=self.learn_outliers, run_length=None)
 
     def _take(self, monitor: Monitor) -> None:
         self._monitor, self.model_, self.offset_ = monitor, monitor.model, -1.0
@@ -141,10 +141,10 @@ class SubspaceOutlierDetector(OutlierMixin, BaseEstimator):
         if seen.samples < 2.0:  # one row tells nothing about others
             return math.inf, math.inf
         rough = seen._replace(samples=max(seen.samples, len(seen.variances) + 1.0))
-        t2_limit, spe_limit = t2_limit_of(rough, level), spe_limit_of(seen, self._monitor.moments, level)
+        t2_limit, spe_limit = limits_of(rough, self._monitor.moments, level)
         return (
             1.0 if math.isnan(t2_limit) else t2_limit,  # without any variance T² is zero
-            isotropic_spe_limit(seen, level) if math.isnan(spe_limit) else spe_limit,
+            limits_of(seen, None, level)[1] if math.isnan(spe_limit) else spe_limit,
         )
 
     def _contamination(self) -> float | None:

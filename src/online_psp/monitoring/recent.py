@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from scipy.sparse import csr_array, vstack
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.types import Array, Floats
-from online_psp.monitoring.scores import Snapshot, centred, completed, in_units
 
 
 class Recent:
@@ -24,52 +24,36 @@ class Recent:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._parts: list[AnyRows] = []
-        self._times: Floats | None = None  # times of the rows kept, if they have times
+        self._parts: deque[tuple[AnyRows, Floats | None]] = deque()
+        self._held = 0  # rows in all parts; the oldest part may have some too many
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return min(self.size, self._held)
 
     def add(self, rows: AnyRows, times: Floats | None = None) -> None:
         """Add copies of rows and their times, (n,), and drop the oldest."""
-        if times is not None:
-            self._times = np.concatenate([np.zeros(0) if self._times is None else self._times, times])[-self.size :]
-        rows = rows[max(0, len(rows) - self.size) :]
-        if not len(rows):
-            return
-        if self._parts and type(self._parts[-1]) is not type(rows):  # rows of another kind: convert the old ones to it
-            self._parts = [_converted(part, rows) for part in self._parts]
-        self._parts.append(_copied(rows))
-        excess = len(self) - self.size
-        while excess > 0:
-            first = self._parts[0]
-            if len(first) <= excess:
-                self._parts.pop(0)
-            else:
-                self._parts[0] = _copied(first[excess:]) if 2 * excess > len(first) else first[excess:]
-            excess = len(self) - self.size
-        if len(self._parts) > 2 * max(16, self.size // 16):  # many single rows: join them into larger parts
-            self._parts = [self._joined()]
+        self._parts.append((_copied(rows[max(0, len(rows) - self.size) :]), None if times is None else times[-self.size :].copy()))
+        self._held += len(self._parts[-1][0])
+        while self._held - len(self._parts[0][0]) >= self.size:
+            self._held -= len(self._parts.popleft()[0])
 
     def last(self, n: int) -> AnyRows:
-        """The newest n rows, or as many as there are."""
-        rows = self._joined()
-        return rows[max(0, len(rows) - n) :]
+        """The newest n rows, or as many as there are; all of the kind of the newest."""
+        n, parts = min(n, len(self)), [rows for rows, _ in self._parts]
+        newest = parts[-1]
+        if isinstance(newest, SparseRows):
+            matrices = [part.matrix() if isinstance(part, SparseRows) else csr_array(part.dense(np.dtype(np.float64))) for part in parts]
+            return SparseRows(csr_array(vstack(matrices))[self._held - n :])
+        if all(isinstance(part, ArrayRows) for part in parts) and isinstance(newest, ArrayRows):
+            return ArrayRows(newest.library.xp.concat([native(part) for part in parts], axis=0)[self._held - n :])
+        dense = [part.X if isinstance(part, DenseRows) else part.dense(np.dtype(np.float64)) for part in parts]
+        whole = np.concatenate(dense)[self._held - n :]
+        return ArrayRows(newest.library.of(whole)) if isinstance(newest, ArrayRows) else DenseRows(whole)
 
     def times(self, n: int) -> Floats | None:
         """Times of the newest n rows; None if rows have none."""
-        return None if self._times is None else self._times[max(0, len(self._times) - n) :]
-
-    def _joined(self) -> AnyRows:
-        parts = self._parts
-        if len(parts) == 1:
-            return parts[0]
-        first = parts[0]
-        if isinstance(first, SparseRows):
-            return SparseRows(csr_array(vstack([part.matrix() for part in parts if isinstance(part, SparseRows)])))
-        if isinstance(first, ArrayRows):
-            return ArrayRows(first.library.xp.concat([part.X for part in parts if isinstance(part, ArrayRows)], axis=0))
-        return DenseRows(np.concatenate([part.X for part in parts if isinstance(part, DenseRows)]))
+        n, parts = min(n, len(self)), [times for _, times in self._parts if times is not None]
+        return np.concatenate(parts)[self._held - n :] if parts else None
 
     # Files
 
@@ -77,32 +61,23 @@ class Recent:
         """The rows kept, as arrays for a model file."""
         if not self._parts:
             return {}
-        rows, times = self._joined(), {} if self._times is None else {"times": self._times}
+        rows, times = self.last(self.size), self.times(self.size)
+        found = {} if times is None else {"times": times}
         if isinstance(rows, SparseRows):
             matrix = rows.matrix()
-            return times | {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
+            return found | {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
         dense = to_host(rows.X)
-        return times | {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
+        return found | {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
 
     def restore(self, rows: AnyRows | None, times: Floats | None) -> None:
         """Keep these rows, and nothing else."""
-        self._parts, self._times = [] if rows is None else [rows], times
+        self._parts = deque() if rows is None else deque([(rows, times)])
+        self._held = 0 if rows is None else len(rows)
 
 
 def native(rows: AnyRows) -> Any:
     """Rows in the form in which a user would pass them."""
     return rows.matrix() if isinstance(rows, SparseRows) else rows.X
-
-
-def gram(rows: AnyRows, seen: Snapshot) -> tuple[Floats, Floats]:
-    """``(X − μ)(X − μ)ᵀ`` (n, n) and the coordinates ``(X − μ)Cᵀ`` (n, K), in NumPy; sparse rows are not made dense."""
-    if isinstance(rows, SparseRows) and not np.isnan(rows.data).any():
-        matrix, mean = in_units(seen, rows)
-        along = matrix @ mean
-        products = (matrix @ matrix.T).toarray() - along[:, np.newaxis] - along + mean @ mean
-        return np.asarray(products), np.asarray(matrix @ seen.components.T - seen.components @ mean)
-    apart = completed(seen, centred(seen, rows.dense(np.dtype(np.float64))))
-    return apart @ apart.T, apart @ seen.components.T
 
 
 def _copied(rows: AnyRows) -> AnyRows:
@@ -111,10 +86,3 @@ def _copied(rows: AnyRows) -> AnyRows:
     if isinstance(rows, ArrayRows):
         return ArrayRows(rows.library.xp.asarray(rows.X, copy=True))
     return DenseRows(rows.X.copy())
-
-
-def _converted(rows: AnyRows, like: AnyRows) -> AnyRows:
-    if isinstance(like, SparseRows):
-        return SparseRows(csr_array(rows.dense(np.dtype(np.float64))))
-    dense = rows.dense(np.dtype(np.float64))
-    return ArrayRows(like.library.of(dense)) if isinstance(like, ArrayRows) else DenseRows(dense)

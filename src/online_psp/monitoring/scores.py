@@ -42,11 +42,16 @@ class Snapshot(NamedTuple):
     """Effective number of rows (Kish): this many of equal weight would have taught the model as much."""
     noise: float
     """Mean variance along the other directions."""
-    total: float
-    """Sum of the variances of the features."""
+    features: Annotated[Floats, "D"]
+    """Variances of the features."""
     centred: bool
     scale: Annotated[Floats, "D"] | None = None
     """Divisors of the features, if the model standardises: everything but the mean is then in these units."""
+
+    @property
+    def total(self) -> float:
+        """Sum of the variances of the features."""
+        return float(self.features.sum())
 
 
 class Contributions(NamedTuple):
@@ -78,11 +83,11 @@ def _read(model: OnlinePCA) -> Snapshot:
     centred = bool(model.center)
     mean = np.asarray(model.mean_, dtype=np.float64) if centred else np.zeros(components.shape[1])
     scale = model.scale_
-    total = float(np.sum(model.var_ if scale is None else model.var_ / scale**2))
+    features = np.asarray(model.var_ if scale is None else model.var_ / scale**2, dtype=np.float64)
     eps = float(np.finfo(model.components_.dtype).eps)
     known = variances > components.shape[1] * eps * max(float(variances.max(initial=0.0)), np.finfo(np.float64).tiny)
     axes = np.ascontiguousarray(components[known])
-    return Snapshot(axes, variances[known], mean, model.kish_samples_, model.noise_variance_, total, centred, scale)
+    return Snapshot(axes, variances[known], mean, model.kish_samples_, model.noise_variance_, features, centred, scale)
 
 
 class Scores(NamedTuple):
@@ -225,18 +230,6 @@ def completed(seen: Snapshot, apart: Floats) -> Floats:
     for i in np.flatnonzero(np.isnan(apart).any(axis=1)):
         apart[i] = observed(seen, apart[i]).row
     return apart
-
-
-def chart_values(seen: Snapshot, scores: Scores) -> tuple[Floats, Floats]:
-    """log SPE and log T² for the detectors, (n,) each.
-
-    After n rows, what the model still has to learn makes the SPE larger by a factor of about 1 + (K + 1)/n. This is removed, so that
-    learning does not look like a change. (T² has two such terms that nearly cancel: variances and directions are both learned from the
-    same rows.)
-    """
-    K, n = len(seen.variances), seen.samples
-    smallest = 1e-12 * seen.total or float(np.finfo(np.float64).tiny)
-    return np.log(np.maximum(scores.spe * n / (n + K + 1.0), smallest)), np.log(np.maximum(scores.t2, 1e-12))
 
 
 def centred(seen: Snapshot, X: Array) -> Floats:

@@ -138,7 +138,7 @@ class Follower:
             place = alarm.row + 1 - first
             if 0 <= place < kept and monitor._judge.seen is not None:
                 row = monitor._recent.last(kept)[place : place + 1]
-                witnesses.append(witnessed(alarm, alarm.row + 1, row, monitor._judge.seen, monitor._judge.limits))
+                witnesses.append(witnessed(alarm, alarm.row + 1, row, monitor._judge.seen, monitor._limits))
             else:
                 self.story.note_alarm(alarm, alarm.row + 1)
         new = min(kept, monitor.n_rows - self._shown)

@@ -9,8 +9,7 @@ import numpy as np
 
 from online_psp.engine.rows import as_rows
 from online_psp.monitoring import SpeMoments, Update
-from online_psp.monitoring.limits import spe_limit_of, t2_limit_of
-from online_psp.monitoring.memory import rows_needed
+from online_psp.monitoring.limits import enough, limits_of
 from online_psp.monitoring.results import unknown
 from online_psp.monitoring.scores import Snapshot, score, snapshot
 from online_psp.pca import OnlinePCA
@@ -34,7 +33,7 @@ class Sampler:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = score(seen, as_rows(rows, np.dtype(np.float64)))
         t2, spe = (np.asarray(each, dtype=np.float64) for each in scores)
-        limits = t2_limit_of(seen, ALPHA), spe_limit_of(seen, self._moments, ALPHA)
+        limits = limits_of(seen, self._moments, ALPHA)
         outlier = (t2 > limits[0]) | (spe > limits[1])
         self._moments = self._moments.take(spe[np.isfinite(spe)])
         self.scored += len(t2)
@@ -45,8 +44,7 @@ class Sampler:
     def look(self, model: OnlinePCA) -> None:
         """Score rows by this model from now on."""
         seen = snapshot(model)
-        K = len(seen.variances)
-        self._seen = seen if K and seen.samples >= rows_needed(K) else None
+        self._seen = seen if enough(seen) else None
         if self._seen is None:
             self._moments = SpeMoments()
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from online_psp import OnlinePCA
-from online_psp.cli._charts import draw_scores, read_scores
+from online_psp.cli._charts import draw_scores, read_table
 from online_psp.engine.types import Floats
 from online_psp.io import runs
 from online_psp.io.model_file import ModelFileError
 from online_psp.monitoring import Monitor, spe, t2, t2_limit
-from online_psp.monitoring.limits import isotropic_spe_limit
+from online_psp.monitoring.limits import limits_of
 from online_psp.monitoring.scores import snapshot
 from tests.command import psp, write_csv
 
@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_library(tmp_path: Path, plain: tuple[Path, Path
     np.testing.assert_allclose(found[:, 1], t2(fitted, X), rtol=1e-10)
     np.testing.assert_allclose(found[:, 2], spe(fitted, X), rtol=1e-10)
     assert set(found[:, 3]) == {t2_limit(fitted, 0.05)}
-    assert set(found[:, 4]) == {isotropic_spe_limit(snapshot(fitted), 0.05)}
+    assert set(found[:, 4]) == {limits_of(snapshot(fitted), None, 0.05)[1]}
     np.testing.assert_array_equal(found[:, 5], (found[:, 1] > found[:, 3]) | (found[:, 2] > found[:, 4]))
     assert found[7, 5] == 1
     assert found[:, 5].sum() < 15
@@ -165,7 +165,7 @@ def test_the_table_is_what_a_monitor_says(tmp_path: Path) -> None:
     monitor = Monitor(OnlinePCA(K), alpha=0.02, learn_outliers=False, on_drift="reset")
     expected = monitor.update(X)
     found, lines = numbers(table), cells(table)
-    assert lines[0] == ["row", "source", *HEAD[1:5], "missing", "outlier", "drift", "features"]
+    assert lines[0] == ["row", "source", *HEAD[1:5], "missing", "outlier", "drift", "moved", "features"]
     assert [line[0] for line in lines[1:]] == [str(i) for i in range(1, 1051)]
     for i, name in enumerate(("t2", "spe", "t2_limit", "spe_limit"), 1):
         np.testing.assert_allclose(found[:, i], getattr(expected, name), rtol=1e-9, err_msg=name)
@@ -373,8 +373,8 @@ def test_bad_rows_have_a_line_with_their_number(tmp_path: Path) -> None:
     assert len(cells(table)) == 41, "of the block with the bad row nothing is learned, and nothing written"
     psp("fit", source, "-o", model, "--monitor", table, "--resume", "--on-bad-row", "skip", "-q")
     lines = cells(table)
-    assert lines[71] == ["71", str(source)] + [""] * 8
-    assert lines[120] == ["120", str(source)] + [""] * 8
+    assert lines[71] == ["71", str(source)] + [""] * 9
+    assert lines[120] == ["120", str(source)] + [""] * 9
     assert [line[0] for line in lines[1:]] == [str(i) for i in range(1, 121)]
     assert lines[72][2]
 
@@ -413,7 +413,7 @@ def test_a_picture_shows_scores_limits_outliers_and_alarms(tmp_path: Path) -> No
     model, table, _ = monitored(tmp_path, source, "-q")
     psp("plot", table, "-o", tmp_path / "a.png", "-q")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    found = read_scores(table)
+    found = read_table(table)
     assert found.drift
     upper, lower = draw_scores(found, "alarms.csv").axes
     for axes, values, limit in ((upper, found.t2, found.t2_limit), (lower, found.spe, found.spe_limit)):
@@ -433,9 +433,9 @@ def test_a_picture_of_many_rows_loses_no_outlier() -> None:
     values = np.random.default_rng(0).random(n) + 0.1
     values[[17, 33_333]] = [50.0, np.inf]
     flat, flags = np.full(n, 2.0), (values > 2.0).astype(float)
-    from online_psp.cli._charts import ScoreTable
+    from online_psp.io.alarms import Scores
 
-    table = ScoreTable(np.arange(1.0, n + 1), values, np.zeros(n), flat, flat, flags, [])
+    table = Scores(np.arange(1.0, n + 1), values, np.zeros(n), flat, flat, flags, [])
     scores, _, outliers = draw_scores(table, "x").axes[0].get_lines()
     assert len(scores.get_xdata()) <= 2000
     assert outliers.get_xdata().tolist() == [18, 33_334]
@@ -460,4 +460,4 @@ def test_a_table_of_something_else_is_not_plotted(tmp_path: Path, plain: tuple[P
         assert message in done.stderr, (name, done.stderr)
         assert not (tmp_path / "a.png").exists()
     (tmp_path / "growing.csv").write_text(head + "1,1,1,1,1,0,\n2,1,1")
-    assert len(read_scores(tmp_path / "growing.csv").row) == 1
+    assert len(read_table(tmp_path / "growing.csv").row) == 1

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from online_psp.engine.types import Floats
 from online_psp.io import model_file
 from online_psp.io.model_file import ModelFileError
 from online_psp.metrics import subspace_error
-from online_psp.monitoring import Alarm, Cusum, Monitor, SpeMoments, Update, spe, spe_limit, t2
+from online_psp.monitoring import Alarm, Monitor, SpeMoments, Update, spe, spe_limit, t2
 
 D, K = 80, 5
 
@@ -130,7 +130,7 @@ def test_before_there_are_enough_rows_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("half_life", [None, 1000.0])
 def test_limits_are_exceeded_as_often_as_they_say(half_life: float | None) -> None:
-    found = Monitor(OnlinePCA(K, half_life=half_life), detector=None).update(World(3).rows(12_000))
+    found = Monitor(OnlinePCA(K, half_life=half_life), run_length=None).update(World(3).rows(12_000))
     for score, limit in ((found.t2, found.t2_limit), (found.spe, found.spe_limit)):
         share = float(np.mean((score > limit)[100:]))
         assert 0.005 < share < 0.02, f"{100 * share:.2f} % of ordinary rows exceed the limit at 1 %"
@@ -139,7 +139,7 @@ def test_limits_are_exceeded_as_often_as_they_say(half_life: float | None) -> No
 def test_outliers_are_left_out_on_request_and_counted() -> None:
     X = World().rows(2000)
     X[500::100] += 30
-    monitor = Monitor(OnlinePCA(K), learn_outliers=False, detector=None)
+    monitor = Monitor(OnlinePCA(K), learn_outliers=False, run_length=None)
     found = monitor.update(X)
     assert found.outlier[500::100].all()
     assert monitor.n_left_out == found.outlier.sum()
@@ -148,7 +148,7 @@ def test_outliers_are_left_out_on_request_and_counted() -> None:
     assert monitor.model.n_samples_seen_ == expected.n_samples_seen_
     np.testing.assert_allclose(monitor.model.mean_, expected.mean_, atol=1e-12)
     np.testing.assert_allclose(monitor.model.explained_variance_, expected.explained_variance_, rtol=1e-9)
-    learned = Monitor(OnlinePCA(K), detector=None)
+    learned = Monitor(OnlinePCA(K), run_length=None)
     learned.update(X)
     assert learned.n_left_out == 0
     assert learned.model.n_samples_seen_ == 2000
@@ -203,26 +203,6 @@ def test_changes_are_found_soon_and_named(change: str, settled: list[tuple[World
     assert kinds.count(kind) >= 2, f"{change} was taken for {kinds}"
 
 
-class Silent:
-    """A detector that finds nothing."""
-
-    drift_detected = False
-
-    def update(self, x: float) -> None:
-        self.last = x
-
-
-def test_the_two_subspaces_tell_of_a_turn_without_the_detectors() -> None:
-    world = World(4)
-    monitor = Monitor(OnlinePCA(K), detector=Silent())
-    monitor.update(world.rows(6000))
-    assert not monitor.alarms
-    assert monitor.overlap > 0.9
-    monitor.update(world.rows(600, world.basis()))
-    assert [(alarm.kind, alarm.chart) for alarm in monitor.alarms[:1]] == [("direction", "subspace")]
-    assert monitor.alarms[0].row < 6500
-
-
 def test_starting_anew_cures_what_a_long_memory_cannot() -> None:
     world = World(5)
     before, turned = world.rows(3000), world.basis()
@@ -251,21 +231,6 @@ def test_a_callable_sees_the_monitor_at_the_row_of_the_alarm() -> None:
     samples, rows, alarm = seen[0]
     assert samples == rows == alarm.row + 1
     assert 1000 <= alarm.row < 1100
-
-
-def test_river_detectors_will_do() -> None:
-    drift: Any = pytest.importorskip("river.drift", reason="river is not installed")
-    world = World(7)
-    for detector in (drift.ADWIN(delta=1e-5), drift.PageHinkley(delta=0.2, threshold=20.0)):
-        monitor = Monitor(OnlinePCA(K), detector=detector, fast_half_life=None)
-        monitor.update(world.rows(2000))
-        assert not monitor.alarms
-        monitor.update(world.rows(400, world.basis()))
-        assert monitor.alarms
-        assert monitor.alarms[0].chart in ("spe", "t2")
-        with pytest.raises(TypeError, match=f"detector is {type(detector).__name__} cannot be saved"):
-            monitor.save("never.psp")
-        assert not Path("never.psp").exists()
 
 
 # Files
@@ -299,9 +264,9 @@ def test_saved_mid_stream_it_goes_on_bit_for_bit(kind: str, at: int, tmp_path: P
 
 
 def test_a_monitor_that_has_seen_nothing_can_be_saved(tmp_path: Path) -> None:
-    Monitor(OnlinePCA(K), detector=Cusum(20.0, warmup=50), fast_half_life=30, refresh=7, recent=9).save(tmp_path / "m.psp")
+    Monitor(OnlinePCA(K), run_length=2000, refresh=7, recent=9).save(tmp_path / "m.psp")
     found = Monitor.load(tmp_path / "m.psp")
-    assert (found.detector.threshold, found.detector.warmup, found.fast_half_life, found.refresh) == (20.0, 50, 30.0, 7)
+    assert (found.run_length, found.refresh) == (2000, 7)
     assert found.update(World().rows(100)).t2.shape == (100,)
 
 
@@ -333,19 +298,11 @@ def _set(state: dict[str, Any], path: str, value: Any) -> None:
         ("parameters/alpha", 2.0),
         ("parameters/on_drift", "explode"),
         ("parameters/refresh", 0),
-        ("fast_half_life", -1.0),
-        ("detector", {"threshold": 1.0}),
-        ("charts", {}),
-        ("charts/spe/high", -1.0),
-        ("learned/places/next", 3),
-        ("learned/places/start_time", 3.0),
+        ("parameters/run_length", 1.0),
+        ("learned/places/last", 1000),
         ("learned/n_left_out", 10_000),
-        ("learned/judge/moments/scatter", -1.0),
-        ("learned/judge/moments/level", 1e300),
-        ("learned/judge/seen/samples", 0.0),
         ("alarms", [[1, "nonsense", "spe", 3]]),
         ("alarms", [3]),
-        ("fast/D", 3),
         ("model", {}),
     ],
 )
@@ -362,10 +319,10 @@ def test_edited_files_are_refused_in_a_sentence(path: str, value: Any, tmp_path:
 
 def test_edited_arrays_and_other_models_are_refused(tmp_path: Path) -> None:
     monitor = Monitor(OnlinePCA(K))
-    monitor.update(csr_array(World().rows(200)))
+    monitor.update(csr_array(World().rows(300)))
     monitor.save(tmp_path / "m.psp")
     contents = model_file.read(tmp_path / "m.psp")
-    for name, value in (("recent.indices", 1e6), ("recent.indptr", -1.0), ("learned.judge.seen.variances", 0.0)):
+    for name, value in (("recent.indices", 1e6), ("recent.indptr", -1.0), ("charts.frame.around", 0.0)):
         arrays = {key: array.copy() for key, array in contents.arrays.items()}
         arrays[name][1] = value
         model_file.write(tmp_path / "bad.psp", contents._replace(arrays=arrays))
@@ -420,13 +377,8 @@ def test_a_row_too_large_for_the_model_is_refused_before_the_rows_with_it_are_le
     ("options", "message"),
     [
         ({"alpha": 0}, "alpha"),
-        ({"detector": "adwin"}, "detector must be 'cusum'"),
-        ({"detector": object()}, "no update and no drift_detected"),
-        ({"detector": Cusum}, "it is a class"),
         ({"on_drift": "stop"}, "on_drift"),
-        ({"fast_half_life": 0}, "fast_half_life"),
-        ({"fast_half_life": "1h"}, "is a time, but the half_life of the model is not"),
-        ({"fast_half_life": "soon"}, "fast_half_life"),
+        ({"run_length": 10}, "run_length"),
         ({"refresh": 0}, "refresh"),
         ({"recent": 1.5}, "recent"),
         ({"learn_outliers": "no"}, "learn_outliers"),
@@ -549,39 +501,6 @@ def test_what_is_changed_later_is_checked_and_has_an_effect() -> None:
         monitor.refresh = 3  # type: ignore[misc]
     monitor.alpha = 0.05
     same(monitor.update(X), loose.update(X))
-
-
-class Breaking:
-    """A detector that fails once, and hands over what it has seen at the end."""
-
-    drift_detected = False
-    last = 250
-
-    def __init__(self) -> None:
-        self.seen: list[float] = []
-
-    def update(self, value: float) -> None:
-        if len(self.seen) == 100 and Breaking.fails:
-            raise RuntimeError("no more")
-        self.seen.append(value)
-        if len(self.seen) == Breaking.last:
-            Breaking.heard.append(self.seen)
-
-    fails = True
-    heard: ClassVar[list[list[float]]] = []
-
-
-def test_a_detector_that_fails_has_seen_no_row_twice() -> None:
-    X = World(7).rows(600)
-    monitor, twin = Monitor(OnlinePCA(K), detector=Breaking()), Monitor(OnlinePCA(K), detector=Breaking())
-    with pytest.raises(RuntimeError, match="no more"):
-        monitor.update(X)
-    assert 0 < monitor.n_rows == monitor.model.n_samples_seen_ < 600
-    Breaking.fails = False
-    monitor.update(X[monitor.n_rows :])
-    twin.update(X)
-    assert len(Breaking.heard) == 4, "two charts each"
-    assert Breaking.heard[:2] == Breaking.heard[2:]
 
 
 def test_rows_with_missing_values_are_scored_by_the_others(tmp_path: Path) -> None:

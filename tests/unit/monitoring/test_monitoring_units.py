@@ -47,7 +47,7 @@ def test_cuts_into_calls_do_not_matter_where_rows_come_unevenly(changing: Floats
 
     def monitor() -> Monitor:
         half_life = timedelta(minutes=5)
-        return Monitor(OnlinePCA(K, half_life=half_life), on_drift="reset", learn_outliers=learn_outliers, fast_half_life="40s")
+        return Monitor(OnlinePCA(K, half_life=half_life), on_drift="reset", learn_outliers=learn_outliers)
 
     whole, cut, single = monitor(), monitor(), monitor()
     expected = whole.update(changing, times)
@@ -62,7 +62,7 @@ def test_cuts_into_calls_do_not_matter_where_rows_come_unevenly(changing: Floats
 @pytest.mark.parametrize("at", [3, 45, 700, 1000])
 def test_saved_mid_stream_it_goes_on_bit_for_bit(changing: Floats, at: int, tmp_path: Path) -> None:
     times = np.cumsum(np.random.default_rng(4).exponential(1.0, len(changing)))
-    through = Monitor(OnlinePCA(K, half_life="5min"), on_drift="reset", learn_outliers=False, fast_half_life=timedelta(seconds=30))
+    through = Monitor(OnlinePCA(K, half_life="5min"), on_drift="reset", learn_outliers=False)
     through.update(changing[:at], times[:at])
     through.save(tmp_path / "monitor.psp")
     resumed = Monitor.load(tmp_path / "monitor.psp")

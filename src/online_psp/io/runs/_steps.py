@@ -15,7 +15,7 @@ from online_psp.io.pacing import unbroken
 from online_psp.io.runs._run import NAMED, DifferentSourceError, Learned, Run, check_same
 from online_psp.io.sources import Block, Source, SourceError
 from online_psp.monitoring import Update
-from online_psp.monitoring.results import shares
+from online_psp.monitoring.results import moved, shares
 from online_psp.pca.forgetting import check_half_life
 
 
@@ -91,7 +91,8 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         known = 0 if run.monitor is None else len(run.monitor.alarms)
         found = _learn(run, rows, _times(run, block), lambda i: _label(run, block, base, int(good[i]))) if rows.shape[0] else None
         if run.alarms is not None and run.monitor is not None:
-            changed = [shares(alarm, run.source.get("feature_names")) for alarm in run.monitor.alarms[known:]]
+            names = run.source.get("feature_names")
+            changed = [(moved(alarm, names), shares(alarm, names)) for alarm in run.monitor.alarms[known:]]
             about = [_about(block, i) for i in range(block.length)]
             run.alarms.add(_kept(block), found, about, _holes(rows), changed)
         run.row = base + block.start + block.length
