@@ -45,6 +45,7 @@ ways = {
     "fit_stream": lambda: fit_stream("rows.npy", "m.psp", OnlinePCA(16)),
     "monitor": lambda: Monitor(OnlinePCA(16)).update(X),
     "monitor, single rows": single_rows,
+    "merge": lambda: OnlinePCA(16).fit(X).merge(OnlinePCA(16).fit(X)).components_,
 }
 np.ones((900, 900)) @ np.ones((900, 900))  # whatever the libraries do once
 before = -1

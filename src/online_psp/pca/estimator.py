@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from online_psp.engine.checks import unmasked
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
+from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
 from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
@@ -386,7 +387,7 @@ class OnlinePCA(Usable):
         while True:
             mine, theirs = self._fitted(), other._fitted()
             first, second = sorted((mine, theirs), key=id)
-            with first.lock, second.lock:
+            with first.lock, second.lock, suited_threads(mine.rank * mine.D):
                 if self._stream is mine and other._stream is theirs:  # or another thread has merged in the meantime
                     merged = merge(mine, theirs)
                     merged.onlooker, self._stream = self._onlooker, merged

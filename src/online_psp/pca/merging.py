@@ -6,7 +6,6 @@ import numpy as np
 
 from online_psp.engine.finite import worded
 from online_psp.engine.moments import Merged, merge_moments
-from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array
 from online_psp.pca.exact import Kept, ReadOut, Scatter, leading_directions
 from online_psp.pca.merging_careful import merge_careful, to_one_clock
@@ -80,6 +79,5 @@ def _stacked(mine: Stream, theirs: Stream, sums: Merged, scale: float, rank: int
     rows = _rows(one, two, sums, scale)
     if mine.settings.standardize:
         rows = rows / np.sqrt(np.where(sums.moments.variance > 0, sums.moments.variance, 1.0))
-    with suited_threads(rank * mine.D):
-        found = leading_directions(rows, rank)
+    found = leading_directions(rows, rank)
     return ReadOut(found.components.astype(mine.dtype), found.variances)
