@@ -231,7 +231,7 @@ def test_steps_of_the_wrong_length_or_size(steps: Any) -> None:
     X = spiked(40, 20, 3)
     model = FSM(3)
     model.fit_block(X[:30])
-    with pytest.raises(ValueError, match=r"steps must be one number for each of the 10 samples|must be at least 0 and below 1"):
+    with pytest.raises(ValueError, match="steps"):
         model.fit_block(X[30:], steps=steps)
     assert model.t == 30
 

@@ -252,18 +252,10 @@ def test_errors_of_a_function_of_the_users_keep_their_words() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1e-200, 1e-17])
-def test_a_level_that_no_limit_can_have(tmp_path: Path, alpha: float) -> None:
+def test_a_level_that_no_limit_can_have(alpha: float) -> None:
     """1 − alpha is 1 there, and the limit of T² infinite: no row would ever be an outlier."""
     with pytest.raises(ValueError, match="alpha must be a probability"):
         Monitor(OnlinePCA(2), alpha=alpha)
-    monitor = Monitor(OnlinePCA(2))
-    monitor.update(rows(100, 6))
-    monitor.save(tmp_path / "m.psp")
-    found = model_file.read(tmp_path / "m.psp")
-    state = {**found.state, "parameters": {**found.state["parameters"], "alpha": alpha}}
-    model_file.write(tmp_path / "m.psp", found._replace(state=state))
-    with pytest.raises(ModelFileError, match="alpha must be a probability"):
-        Monitor.load(tmp_path / "m.psp")
 
 
 def test_versions_and_foreign_files(tmp_path: Path) -> None:
@@ -287,70 +279,10 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
         OnlinePCA.load(tmp_path)
 
 
-# Files made to deceive: the container
-
-
-def signed(path: Path, text: str, arrays: dict[str, Any] | None = None) -> None:
-    """A file whose header is this text, word for word; ``DIGEST`` in it becomes the right checksum where it can be told."""
-    from safetensors.numpy import save_file
-
-    stored = {} if arrays is None else arrays
-    try:
-        header = json.loads(text.replace("DIGEST", ""))
-        header.pop("digest")
-        text = text.replace("DIGEST", model_file._digest(header, stored))
-    except (ValueError, RecursionError, OverflowError):
-        pass
-    save_file(stored, path, {"online-psp": text})
-
-
-def header_with(entry: str) -> str:
-    return (
-        f'{{"digest":"DIGEST","format":"online-psp-model","version":{model_file.VERSION},"kind":"OnlinePCA","fortran":[],"run":{{}},'
-        f'"state":{{"parameters":{{}},"fitted":false,"x":{entry}}}}}'
-    )
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "1" * 400,
-        "1" * 5000,
-        "1e999",
-        "-1e999",
-        "NaN",
-        "Infinity",
-        '"\\ud800"',
-        '"\\udfff\\ud800"',
-        "[" * 100_000,
-        '{"text.":"text.7"}',
-        '{"text.":3}',
-    ],
-)
-def test_numbers_and_text_that_no_model_has(tmp_path: Path, entry: str) -> None:
-    path = tmp_path / "m.psp"
-    signed(path, header_with("1"))
-    assert model_file.read(path).state["x"] == 1
-    signed(path, header_with(entry))
-    for load in (model_file.read, OnlinePCA.load):
-        with pytest.raises(ModelFileError) as caught:
-            load(path)
-        assert len(str(caught.value)) < 400 + len(str(path))
-
-
-def test_a_header_is_small_and_many_arrays_are_read_at_once(tmp_path: Path) -> None:
-    """A 3.5 MB header, of text or of empty arrays, is refused before it is parsed; many arrays, all of them by columns, are no burden."""
-    path = tmp_path / "m.psp"
-    signed(path, header_with(json.dumps("x" * 3_500_000)))
-    with pytest.raises(ModelFileError, match="larger than that of any model"):
-        model_file.read(path)
-    many = {f"a{i}": np.zeros(0) for i in range(10_001)}
-    signed(path, header_with("1"), many)
-    with pytest.raises(ModelFileError, match="larger than that of any model"):
-        model_file.read(path)
-    arrays = {f"array {i:06}": np.asfortranarray(np.arange(6.0).reshape(2, 3)) for i in range(8000)}
-    model_file.write(path, Contents("x", arrays, {}, {}))
-    found = model_file.read(path)
+def test_many_arrays(tmp_path: Path) -> None:
+    arrays = {f"array {i:06}": np.asfortranarray(np.arange(6.0).reshape(2, 3)) for i in range(1000)}
+    model_file.write(tmp_path / "m.psp", Contents("x", arrays, {}, {}))
+    found = model_file.read(tmp_path / "m.psp")
     assert all(np.array_equal(found.arrays[name], array) for name, array in arrays.items())
 
 

@@ -75,7 +75,7 @@ def test_npz_takes_the_usual_name_the_only_array_or_the_one_asked_for(tmp_path: 
     np.testing.assert_array_equal(load(tmp_path / "usual.npz").X, X)
     np.testing.assert_array_equal(load(tmp_path / "only.npz").X, X)
     np.testing.assert_array_equal(load(tmp_path / "many.npz", key="two").X, other)
-    with pytest.raises(ValueError, match=r"has 2 tables \(one, two\); name the one to read"):
+    with pytest.raises(ValueError, match="one, two"):
         load(tmp_path / "many.npz")
     with pytest.raises(ValueError, match=r"no array 'three'; it has one, two"):
         load(tmp_path / "many.npz", key="three")
@@ -194,7 +194,7 @@ def test_broken_files_give_one_sentence_that_says_what_to_do(tmp_path: Path, ima
 
 
 def test_a_missing_file_names_the_known_sets(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"neither a file or folder nor a data set known here \(orl, yale, mnist, digits\)"):
+    with pytest.raises(FileNotFoundError, match="orl, yale, mnist, digits"):
         load(tmp_path / "absent.npy")
 
 
@@ -228,7 +228,7 @@ def test_looked_for_in_data_home_then_environment_then_cache(tmp_path: Path, mon
 
 def test_another_file_under_a_known_name(tmp_path: Path) -> None:
     savemat(tmp_path / "YaleB_32x32.mat", {"fea": np.zeros((2, 9), dtype=np.uint8)})
-    with pytest.raises(ValueError, match="9 features, but Extended YALE B faces, cropped has 1024"):
+    with pytest.raises(ValueError, match=r"9 features.* 1024"):
         load("yale", tmp_path)
     assert "NOT the known one" in presence("yale", tmp_path)[1]
 
