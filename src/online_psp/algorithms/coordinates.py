@@ -24,7 +24,9 @@ from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Array, Floats, Rate
 
 _MOST_ROWS = 256
-_BETWEEN_LOOKS = 16  # blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew
+BETWEEN_LOOKS = (
+    8  # blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew: errors grow from one to the next
+)
 
 
 @kernel
@@ -106,7 +108,7 @@ class FrameAlgorithm(StreamingAlgorithm):
         self._Z: Floats = np.zeros((self.K, m))  # coordinates of the basis
         self._x: Floats = np.zeros((size, m))  # coordinates of the samples
         self._H: Floats = np.eye(self.K)  # B Bᵀ
-        self._blocks = _BETWEEN_LOOKS  # since the basis was last looked at
+        self._blocks = BETWEEN_LOOKS  # since the basis was last looked at
 
     @property
     def block_rows(self) -> int:  # more rows share the product of a K×K matrix with the basis
@@ -124,7 +126,7 @@ class FrameAlgorithm(StreamingAlgorithm):
     def _open(self) -> None:
         """Begin a block: the frame of the basis alone."""
         K, B = self.K, self._stack[: self.K]
-        if self._blocks >= _BETWEEN_LOOKS:
+        if self._blocks >= BETWEEN_LOOKS:
             self._H, self._blocks = gram(B).astype(np.float64, copy=False), 0
         self._Z[:], self._x[:], self._L[:] = 0.0, 0.0, 0.0
         factor, failed = lapack.dpotrf(self._H, lower=1)
@@ -155,6 +157,7 @@ class FrameAlgorithm(StreamingAlgorithm):
         else:
             self._make_orthogonal(at, x, math.sqrt(square))
             L[at, at] = 1.0
+            self._blocks = BETWEEN_LOOKS  # such frames are less exact: look at the basis before the next
         return True
 
     def _make_orthogonal(self, at: int, x: Floats, norm: float) -> None:

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.coordinates import FrameAlgorithm
+from online_psp.algorithms.coordinates import BETWEEN_LOOKS, FrameAlgorithm
 from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import add_product, matmul
 from online_psp.engine.checks import check_count, check_variances
@@ -272,7 +272,7 @@ class IPCA(FrameAlgorithm):
 
     def _expand(self) -> None:
         n, K = self._n, self.K
-        if 2 * n >= K or self._blocks == 0:  # where the basis was looked at, what rounding has done to it is removed
+        if 2 * n >= K or not 0 < self._blocks < BETWEEN_LOOKS:  # after a look, what rounding has done to the basis is removed
             super()._expand()
             return
         P, T = (each[:n] for each in self._change)  # few samples beside K: their changes cost less than a turn of the basis
