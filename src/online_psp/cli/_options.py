@@ -171,7 +171,6 @@ PICTURE = "Size of the images that rows are, height x width (28x28); known for i
 #: Of a live page.
 SERVING: dict[str, Option] = {
     "open": Option(bool, ("--open",), "Open the page in a browser."),
-    "host": Option(str, ("--host",), "Address to serve the page at, 127.0.0.1 by default; for any other, its address has a token."),
     "port": Option(int, ("--port",), "Port to serve the page at, 5006 by default; if it is busy, the next free one.", 0),
     "image": Option(str, ("--image",), PICTURE, convert=image_size),
 }

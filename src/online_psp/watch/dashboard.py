@@ -2,69 +2,78 @@
 
 from __future__ import annotations
 
-import contextlib
+import datetime
 import html
-import json
+import math
 import os
-import queue
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 import warnings
 import weakref
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from online_psp.engine.rows import AnyRows
-from online_psp.monitoring import Monitor, Update
-from online_psp.monitoring.recent import native
+from online_psp.engine.rows import AnyRows, as_rows
+from online_psp.engine.types import Floats
+from online_psp.monitoring import Alarm, Monitor, Update
+from online_psp.monitoring.scores import contributions_by
 from online_psp.pca import OnlinePCA
-from online_psp.watch import frames
-from online_psp.watch.feed import Feed, learned_by
-from online_psp.watch.frames import Facts, Frame
-from online_psp.watch.settings import PageSettings, check_installed
+from online_psp.watch.contents import Contents, Sample, Witness
+from online_psp.watch.server import PORT, Server
 
-_START = 60.0  # longest time to wait until the page is served, in seconds
-_PAUSE = 1.0  # seconds without a frame after which to check whether the stream has paused
-_END = 5.0  # longest time to wait until the last frame has arrived, in seconds
+_SHARE = 0.01  # of the time: what the page's thread may work
+_EVERY = 0.25  # shortest time between two readings of the model, in seconds
+_SLOT, _SLOT_ROWS, _SLOT_BYTES = 0.1, 50, 1 << 19  # seconds, and most rows and bytes of rows to copy in that time
+_OPEN: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # what follows each model or monitor
 
 
-class PageError(RuntimeError):
-    """The page cannot be served."""
+class _Event(NamedTuple):
+    """What the learner leaves for the page's thread."""
+
+    numbers: Floats
+    times: Floats
+    found: Update | None
+    sample: Sample | None
+    alarms: list[tuple[Alarm, AnyRows, Any, Any]]
 
 
 class Dashboard:
     """Show a model, or a monitor, on a live page while it learns.
 
-    A separate process serves the page. Learning continues whatever happens to that process or a browser: the learner hands over copies, at
-    most four times a second, within a budget of 0.8 % of its time, and never waits.
+    The learner only leaves scores and copies of a few rows. A thread reads snapshots of the model, within a hundredth of the time, and
+    serves the page to the browsers of this machine.
 
     Parameters
     ----------
     watched : OnlinePCA or Monitor
-        The model or monitor to show. With a monitor, the page shows its scores, limits and alarms; without one, it scores a sample of the
-        rows, each before the shown model has learned it, and does not look for drift.
-    settings : PageSettings, optional
-        Title, host and port, shape of pictures, names of features and IDs.
-    facts : callable, optional
-        Returns the `Facts` of the run; the page measures the memory by itself.
+        With a monitor, the page shows its scores, limits and alarms. Without one it scores a sample of the rows, each before the shown
+        model has learned it, and does not look for drift.
+    title : str
+        Heading of the page.
+    port : int
+        Port to serve the page at; if it is busy, the next free one. 0 takes any.
+    image : (height, width) or (height, width, channels), optional
+        Shape of the pictures, if rows are pictures.
+    feature_names : list of str, optional
+        By default those of the model.
+    id_names : list of str
+        Names of the ID columns given to `update`.
     follow : bool
         Show all rows when the watched model, or monitor, learns them. With False, rows are shown that `update` is given, with their IDs.
-    on_served : callable, optional
-        Called from another thread with `address`, as soon as the page is served, or cannot be served.
+    facts : callable, optional
+        Returns more about the run: ``total`` (number of rows), ``saved`` (seconds since the last checkpoint).
 
     Attributes
     ----------
     url : str
-        Address of the page; waits until it is served.
+        Address of the page.
+    port : int
+    row : int
+        Number of the newest row.
 
     Examples
     --------
@@ -80,46 +89,52 @@ class Dashboard:
     def __init__(
         self,
         watched: OnlinePCA | Monitor,
-        settings: PageSettings | None = None,
         *,
+        title: str = "OnlinePCA",
+        port: int = PORT,
+        image: tuple[int, ...] | None = None,
+        feature_names: Sequence[str] | None = None,
+        id_names: Sequence[str] = (),
         follow: bool = True,
-        facts: Callable[[], Facts] | None = None,
-        on_served: Callable[[dict[str, Any]], None] | None = None,
+        facts: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         if not isinstance(watched, OnlinePCA | Monitor):
             raise TypeError(f"Dashboard takes an OnlinePCA or a Monitor; got {type(watched).__name__}.")
-        check_installed()
-        if follow and (watched.onlooker if isinstance(watched, Monitor) else watched._onlooker) is not None:
-            raise ValueError(
-                f"This {type(watched).__name__} is shown on another page: close that one, or pass follow=False to one of them."
-            )
-        self.settings = settings or PageSettings()
-        self._monitor = watched if isinstance(watched, Monitor) else None
-        self._model = watched.model if isinstance(watched, Monitor) else watched
-        if self.settings.feature_names is None and hasattr(self._model, "feature_names_in_"):
-            self.settings = replace(self.settings, feature_names=[str(name) for name in self._model.feature_names_in_])
-        self._facts, self._on_served = facts or Facts, on_served
-        self._status = "running", ""
-        self.feed = Feed(self._offer, self._now, self._monitor is not None, seen_by(watched))
-        if self._monitor is not None:
-            self._monitor.witness = self.feed.witness
-        self._frames: queue.Queue[Frame | None] = queue.Queue(maxsize=1)
-        self._served = threading.Event()
-        self.address: dict[str, Any] = {}
-        """What the serving process has reported: url and port, or an error; empty until then."""
-        self._told, self._closing = self.settings, False
-        self._process = _start()
-        self._end = weakref.finalize(self, _terminate, self._process)
-        for work in (self._write, self._listen):
-            threading.Thread(target=work, daemon=True, name=f"psp-watch-{work.__name__}").start()
+        check_image(image)
+        monitor = watched if isinstance(watched, Monitor) else None
+        self._model: OnlinePCA = watched.model if isinstance(watched, Monitor) else watched
+        if feature_names is None and hasattr(self._model, "feature_names_in_"):
+            feature_names = [str(name) for name in self._model.feature_names_in_]
+        if monitor is not None:
+            self.row = monitor.n_rows
+        else:
+            self.row = self._model.n_samples_seen_ if self._model.__sklearn_is_fitted__() else 0
+        self._watched, self._monitor, self._facts = watched, monitor, facts
+        self._contents = Contents(title, image, feature_names, id_names, None if monitor is None else monitor.alpha)
+        self._status, self._began = {"status": "running", "note": ""}, time.time()
+        self._inbox: deque[_Event] = deque()
+        self._alarms: list[tuple[Alarm, AnyRows, Any, Any]] = []
+        self._slot_ends, self._room = -math.inf, 0
+        self._lock, self._ended, self._closed = threading.Lock(), threading.Event(), False
+        self._shown: Any = None  # what the newest document was made from
+        self._pause = _EVERY
+        self._server = Server(port)
+        self.url, self.port = self._server.url, self._server.port
         self._follows = follow
         if follow:
-            self.feed.begin(self._model)
+            earlier = _OPEN.get(id(watched))
+            if earlier is not None:
+                earlier.close("finished", "Another page has taken over.")
+            _OPEN[id(watched)] = self
             self._set_onlooker(self._look)
+        if monitor is not None:
+            monitor.witness = self._witness
+        self._refresh()
+        threading.Thread(target=self._work, daemon=True, name="psp-watch-read").start()
 
-    # While learning
+    # In the thread that learns
 
-    def update(self, rows: Any, found: Update | None = None, ids: Any = None, numbers: NDArray[np.int64] | None = None) -> None:
+    def update(self, rows: Any, found: Update | None = None, ids: Any = None, times: Any = None, numbers: Any = None) -> None:
         """Show a block that was just learned, where the page does not follow by itself (``follow=False``).
 
         Parameters
@@ -128,22 +143,69 @@ class Dashboard:
             The rows as they were learned.
         found : Update, optional
             The result of the monitor's `update` or `update_one`.
-        ids : (n, number of ID columns), optional
+        ids : (n,) or (n, number of ID columns), optional
             Text to colour and label rows by.
+        times : (n,), optional
+            Times of the rows: datetime64, or seconds.
         numbers : (n,), optional
             Numbers of the rows in their source, from 1 and ascending.
         """
         if self._follows:
             raise ValueError("The page shows rows when they are learned; pass follow=False to Dashboard to hand them over by `update`.")
-        if not hasattr(rows, "shape"):
-            rows = np.asarray(rows)
-        if len(rows.shape) == 1:
-            rows = rows[np.newaxis]
-        if found is None and self._monitor is not None and rows.shape[0]:
+        rows = rows if hasattr(rows, "shape") else np.asarray(rows)
+        single = getattr(rows, "dtype", None) == np.float32
+        checked = as_rows(rows[np.newaxis] if len(rows.shape) == 1 else rows, np.dtype(np.float32 if single else np.float64))
+        if found is None and self._monitor is not None and len(checked):
             raise TypeError("The page of a Monitor shows what the monitor says: page.update(rows, monitor.update(rows)).")
-        if ids is not None:
-            self._name_ids(ids, rows.shape[0])
-        self.feed.take(self._model, rows, numbers=numbers, ids=ids, found=found)
+        for name, given in (("ids", ids), ("times", times), ("numbers", numbers)):
+            if given is not None and len(given) != len(checked):
+                raise ValueError(f"{name} must have one entry a row: there are {len(checked)} rows, and {len(given)} entries.")
+        if found is not None:
+            found = Update(*(np.atleast_1d(field) for field in found))
+        self._take(checked, found, None if ids is None else np.asarray(ids), times, numbers)
+
+    def _look(self, rows: AnyRows, found: Update | None = None) -> None:
+        """Show rows that were just learned."""
+        try:
+            self._take(rows, found)
+        except Exception as error:  # the rows have been learned: what goes wrong here must not look as if that had
+            self._set_onlooker(None)
+            warnings.warn(f"The page is told no more ({type(error).__name__}: {error}). Learning goes on.", RuntimeWarning, stacklevel=2)
+
+    def _take(self, rows: AnyRows, found: Update | None, ids: Any = None, times: Any = None, numbers: Any = None) -> None:
+        n, now = len(rows), time.monotonic()
+        first, self.row = self.row + 1, self.row + n if numbers is None or not n else int(numbers[-1])
+        if now >= self._slot_ends:
+            self._slot_ends, self._room = now + _SLOT, max(1, min(_SLOT_ROWS, _SLOT_BYTES // (8 * max(1, rows.D))))
+        count = min(self._room, n)
+        if not count and (found is None or not n):
+            return
+        numbers = np.arange(first, first + n, dtype=np.float64) if numbers is None else np.asarray(numbers, dtype=np.float64)
+        seconds, sample = self._seconds(times, n), None
+        if count:
+            self._room -= count
+            chosen = n - 1 - (np.arange(count)[::-1] * n) // count  # the newest is always among them
+            taken = rows.take(chosen)
+            plain = taken.matrix() if hasattr(taken, "matrix") else np.array(taken.dense(np.dtype(np.float64)))
+            texts = [] if ids is None else [[str(cell)[:80] for cell in np.atleast_1d(ids[i])] for i in chosen]
+            sample = Sample(plain, numbers[chosen], seconds[chosen], texts, None if found is None else found.spe[chosen])
+        alarms, self._alarms = self._alarms, []
+        self._inbox.append(_Event(numbers, seconds, found, sample, alarms))
+
+    def _seconds(self, times: Any, n: int) -> Floats:
+        if times is None:
+            return np.full(n, math.nan)
+        times = np.asarray(times)
+        if times.dtype.kind != "M":
+            self._contents.clock = "seconds"
+            return np.asarray(times, dtype=np.float64)
+        self._contents.clock = "date"
+        found: Floats = np.where(np.isnat(times), math.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
+        return found
+
+    def _witness(self, alarm: Alarm, row: AnyRows, seen: Any, limits: Any) -> None:
+        """Keep the row that raised an alarm, and the model by which it was judged; the monitor calls this."""
+        self._alarms.append((alarm, row, seen, limits))
 
     def _set_onlooker(self, onlooker: Callable[..., None] | None) -> None:
         if self._monitor is None:
@@ -151,101 +213,88 @@ class Dashboard:
         else:
             self._monitor.onlooker = onlooker
 
-    def _look(self, rows: AnyRows, found: Update | None = None) -> None:
-        """Show rows that were just learned. Most calls only count them, which takes a microsecond."""
-        feed = self.feed
-        if time.monotonic() < feed.wakes:
-            feed.passed.append(len(rows))
-            return
-        try:
-            feed.take(self._model, native(rows), found=found)
-        except Exception as error:  # the rows have been learned: what goes wrong here must not look as if that had
-            self._follows = False
-            self._set_onlooker(None)
-            said = f"The page is told no more ({type(error).__name__}: {error}). Learning goes on without it."
-            warnings.warn(said, RuntimeWarning, stacklevel=2)
+    # In the page's thread
 
-    def _name_ids(self, ids: Any, rows: int) -> None:
-        """Name ID columns that have no names."""
-        if len(ids) != rows:
-            raise ValueError(f"ids must have one entry a row: there are {rows} rows, and {len(ids)} entries.")
-        count = np.size(ids[0]) if rows else len(self.settings.id_names)
-        if len(self.settings.id_names) != count:
-            self.settings = replace(self.settings, id_names=[f"ID {i + 1}" for i in range(count)])
-            self.tell(id_names=self.settings.id_names)
+    def _work(self) -> None:
+        """Read the model and publish what there is, again and again, for a hundredth of the time at most."""
+        while not self._ended.wait(self._pause):
+            began = time.thread_time()
+            try:
+                self._refresh()
+            except Exception as error:
+                self._status["note"] = f"The newest numbers cannot be shown ({type(error).__name__}: {error})."
+            self._pause = max(_EVERY, (time.thread_time() - began) / _SHARE)
 
-    def tell(self, **told: Any) -> None:
-        """Tell the page more about the source: ``feature_names``, ``image``, ``title``."""
-        self.feed.tell(**told)
+    def _refresh(self) -> None:
+        with self._lock:
+            fitted = self._model.__sklearn_is_fitted__()
+            state = (self._model.n_samples_seen_ if fitted else 0, self.row, dict(self._status))
+            if state == self._shown or self._closed:
+                return
+            self._shown = state
+            seen = self._model.snapshot() if fitted else None  # before the events, so that the next ones are not known to it
+            events = [self._inbox.popleft() for _ in range(len(self._inbox))]
+            when = events[-1].times[-1] if events else math.nan
+            self._handle(events)
+            if seen is not None:
+                self._contents.read(seen, self.row, when)
+            self._server.publish(self._contents.document(self.row, **self._status, **self._now()))
 
-    @property
-    def alive(self) -> bool:
-        """Whether the page is still served."""
-        return self._process.poll() is None
+    def _handle(self, events: list[_Event]) -> None:
+        contents = self._contents
+        judged = [event for event in events if event.found is not None]
+        if judged:
+            numbers, times = (np.concatenate([event[i] for event in judged]) for i in (0, 1))
+            fields: Any = zip(*(event.found for event in judged if event.found is not None), strict=True)
+            contents.judge(numbers, times, Update(*map(np.concatenate, fields)))
+        contents.add(*(event.sample for event in events if event.sample is not None))
+        for event in judged:
+            places = np.flatnonzero(event.found.drift != "")  # type: ignore[union-attr]
+            for (alarm, row, seen, _), place in zip(event.alarms, places, strict=False):
+                parts = contributions_by(seen, row)
+                witness = Witness(row.dense(np.dtype(np.float64))[0], parts.t2[0], parts.spe[0])
+                contents.alarm(alarm, float(event.numbers[place]), float(event.times[place]), witness)
 
-    @property
-    def url(self) -> str:
-        return self.wait()
+    def _now(self) -> dict[str, Any]:
+        return {
+            "seconds": time.time() - self._began,
+            "pause": self._pause,
+            "memory": resident(),
+            "total": None,
+            "saved": None,
+        } | self._facts()
 
-    def wait(self, seconds: float = _START) -> str:
-        """The address of the page, as soon as it is served.
-
-        Raises
-        ------
-        PageError
-            If it is not served in time.
-        """
-        self._served.wait(seconds)
-        if "url" not in self.address:
-            raise PageError(self.address.get("error") or f"The page was not served within {seconds:.0f} s.")
-        return str(self.address["url"])
+    # For the user
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page, as it is now, to one HTML file that needs no server."""
         from online_psp.io.files import replacing
 
-        self.wait()
-        url = self.address["near"] + "save"
-        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
-        try:
-            with straight.open(url, timeout=_START) as answer:
-                data = answer.read()
-        except OSError as error:
-            raise PageError(f"The page cannot be saved: it does not answer at {url} ({error}).") from None
+        self._refresh()
         with replacing(path) as file:
-            file.write(data)
+            file.write(self._server.page(saved=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"))
 
     def _repr_html_(self) -> str:
         """The page inside a notebook."""
-        try:
-            url = html.escape(self.url, quote=True)
-        except PageError as error:
-            return f"<p>{html.escape(str(error))}</p>"
-        return f'<iframe src="{url}" title="online-psp" style="width: 100%; height: 900px; border: 0"></iframe>'
-
-    # Ending
+        return f'<iframe src="{html.escape(self.url)}" title="online-psp" style="width: 100%; height: 900px; border: 0"></iframe>'
 
     def finish(self, status: str = "finished", note: str = "") -> None:
-        """Hand over the final model; the page stays until `close`."""
-        self._status = status, note
-        with contextlib.suppress(queue.Full):
-            self._frames.put(self.feed.finish(self._model), timeout=_END if self.alive else 0)
+        """Show the final model and how the run ended; the page stays until `close`."""
+        self._status = {"status": status, "note": note}
+        self._refresh()
 
     def close(self, status: str = "finished", note: str = "") -> None:
-        """Show how the run ended, and end the page."""
-        self._closing = True
-        if self._process.poll() is None and self._served.is_set():
-            self.finish(status, note)
-            with contextlib.suppress(queue.Full):
-                self._frames.put(None, timeout=_END)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END)
-        if self._monitor is not None and self._monitor.witness == self.feed.witness:
-            self._monitor.witness = None
-        self._end()
+        """Show how the run ended, and end the page. It can still be saved."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
         if self._follows:
-            self._follows = False
             self._set_onlooker(None)
+        if self._monitor is not None and self._monitor.witness == self._witness:
+            self._monitor.witness = None
+        self.finish(status, note)
+        self._closed = True
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self
@@ -258,91 +307,17 @@ class Dashboard:
         else:
             self.close("failed", f"{kind.__name__}: {error}")
 
-    # Inside
 
-    def _offer(self, frame: Callable[[], Frame]) -> bool:
-        """Send a frame, unless the one before is still on its way; then the frame is not even built."""
-        if self._frames.full() or not self.alive:
-            return False
-        with contextlib.suppress(queue.Full):  # another frame came in between
-            self._frames.put_nowait(frame())
-        return True
-
-    def _now(self) -> Facts:
-        status, note = self._status
-        return self._facts()._replace(status=status, note=note)
-
-    def _write(self) -> None:
-        """Write the settings, and then frames, to the serving process, for as long as it accepts them."""
-        file: Any = self._process.stdin
-        with contextlib.suppress(OSError, ValueError):
-            frames.write(file, asdict(self._told))
-            while (frame := self._next()) is not None:
-                began = time.thread_time()
-                frames.write(file, frame)
-                self.feed.sent(frame, time.thread_time() - began)
-        with contextlib.suppress(OSError, ValueError):
-            file.close()
-
-    def _next(self) -> Frame | None:
-        """The next frame to send, or None at the end; while there is none, see whether the stream has paused."""
-        while True:
-            try:
-                return self._frames.get(timeout=_PAUSE)
-            except queue.Empty:
-                if not self.alive:
-                    return None
-                self.feed.late(self._model)
-
-    def _listen(self) -> None:
-        """Listen to the serving process, which says where the page is and when it ends."""
-        file: Any = self._process.stdout
-        with contextlib.suppress(OSError, ValueError):
-            for line in file:
-                with contextlib.suppress(ValueError):
-                    self._hear(json.loads(line))
-        if not self._closing and "error" not in self.address:
-            self._hear({"error": "The process that serves the page has ended."})
-
-    def _hear(self, address: dict[str, Any]) -> None:
-        self.address = address
-        if self._on_served is not None:
-            self._on_served(address)
-        self._served.set()
+def check_image(image: tuple[int, ...] | None) -> None:
+    """Raise a ValueError if this is no shape of a picture."""
+    if image is not None and not (len(image) in (2, 3) and min(image) > 0 and (*image, 1)[2] in (1, 3)):
+        raise ValueError(f"image must be (height, width) or (height, width, 1 or 3 channels); got {image!r}.")
 
 
-def seen_by(watched: OnlinePCA | Monitor) -> int:
-    """Number of rows seen so far, without reading out the model."""
-    return watched.n_rows if isinstance(watched, Monitor) else learned_by(watched)
-
-
-def _start() -> subprocess.Popen[bytes]:
-    """Start the serving process, in a session of its own, so that Ctrl-C goes to the learner only; it ends with the pipe."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # the learner needs the cores
-    home = Path(__file__).resolve().parents[2]
-    if home.name not in ("site-packages", "dist-packages"):  # Python does not look there by itself
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(home))))
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "online_psp.watch"],  # -P: a file in the working folder must not replace a module
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=None if os.environ.get("ONLINE_PSP_WATCH_DEBUG") else subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment,
-    )
-
-
-def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """End the serving process, and leave no pipe open."""
-    if process.poll() is None:
-        process.terminate()
-        deadline = time.monotonic() + 2.0
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    for file in (process.stdin, process.stdout):
-        if file is not None:
-            with contextlib.suppress(OSError, ValueError):
-                file.close()
+def resident() -> int | None:
+    """Bytes of memory that this process holds now; None if the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -39,6 +39,8 @@ class Learned(NamedTuple):
     """(n, number of ID columns), or None."""
     found: Update | None
     """What the monitor said about them, if there is one."""
+    times: Any = None
+    """(n,), or None."""
 
 
 @dataclass

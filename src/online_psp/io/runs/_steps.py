@@ -101,7 +101,8 @@ def _take(run: Run, block: Block, base: int, order: Any) -> None:
         run.skipped_rows += [base + bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
         run.finished = False
     if run.onlooker is not None:
-        run.onlooker(Learned(rows, base + block.start + 1 + good, None if block.ids is None else block.ids[good], found))
+        ids, times = (None if each is None else each[good] for each in (block.ids, block.times))
+        run.onlooker(Learned(rows, base + block.start + 1 + good, ids, found, times))
 
 
 def _about(block: Block, i: int) -> list[str]:
