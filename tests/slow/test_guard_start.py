@@ -18,7 +18,6 @@ from online_psp.cli import _errors
 from online_psp.cli.main import app
 from online_psp.io import files, runs
 from online_psp.io.pacing import Stop, unbroken
-from online_psp.watch import Dashboard, PageSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -179,15 +178,6 @@ def test_python_m_does_not_look_beside_the_data(tmp_path: Path, module: str, mon
         [sys.executable, "-m", module, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.stdout.startswith("psp "), ended.stderr
-    assert not run.exists(), f"run from beside the data: {run.read_text()}"
-
-
-def test_the_page_does_not_look_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = _plant(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    _use_no_other_path(monkeypatch)
-    with Dashboard(OnlinePCA(2), PageSettings(port=0)) as page:
-        assert page.wait().startswith("http")
     assert not run.exists(), f"run from beside the data: {run.read_text()}"
 
 

@@ -109,6 +109,8 @@ class Contents:
             found = self._scores(sample.rows)
             self.judge(sample.numbers, sample.times, found)
             sample = sample._replace(spe=found.spe)
+        if self._samples and self._samples[-1].rows.shape[1] != sample.rows.shape[1]:  # the model has begun anew, with other rows
+            self._samples.clear()
         self._samples.append(sample)
         most = min(_ROWS, max(100, _BYTES // (8 * max(1, sample.rows.shape[1]))))
         while sum(len(each.numbers) for each in self._samples) - len(self._samples[0].numbers) >= most:
@@ -116,7 +118,11 @@ class Contents:
 
     def _scores(self, rows: Any) -> Update:
         model, found = self._model, unknown(rows.shape[0])
-        if model is None or model.kish_samples_ < max(_LEAST_ROWS[0], _LEAST_ROWS[1] * model.n_components_):
+        if (
+            model is None
+            or model.n_features_in_ != rows.shape[1]
+            or model.kish_samples_ < max(_LEAST_ROWS[0], _LEAST_ROWS[1] * model.n_components_)
+        ):
             return found
         total = float(model.explained_variance_.sum()) / max(float(model.explained_variance_ratio_.sum()), 1e-300)
         if total > 0.0:
@@ -213,6 +219,8 @@ class Contents:
     def _plane(self) -> dict[str, Any] | None:
         """The newest rows along the first components."""
         if self._model is None or self._axes is None or not self._samples:
+            return None
+        if self._samples[-1].rows.shape[1] != self._model.n_features_in_:
             return None
         shown = _joined(self._samples)
         signs = np.sign(np.einsum("kd,kd->k", self._axes, self._model.components_))

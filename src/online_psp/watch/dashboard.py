@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import html
 import math
@@ -23,10 +24,11 @@ from online_psp.monitoring import Alarm, Monitor, Update
 from online_psp.monitoring.scores import contributions_by
 from online_psp.pca import OnlinePCA
 from online_psp.watch.contents import Contents, Sample, Witness
+from online_psp.watch.memory import resident
 from online_psp.watch.server import PORT, Server
 
 _SHARE = 0.01  # of the time: what the page's thread may work
-_EVERY = 0.25  # shortest time between two readings of the model, in seconds
+_EVERY = 0.5  # shortest time between two readings of the model, in seconds
 _SLOT, _SLOT_ROWS, _SLOT_BYTES = 0.1, 50, 1 << 19  # seconds, and most rows and bytes of rows to copy in that time
 _OPEN: weakref.WeakValueDictionary[int, Dashboard] = weakref.WeakValueDictionary()  # what follows each model or monitor
 
@@ -222,23 +224,29 @@ class Dashboard:
             try:
                 self._refresh()
             except Exception as error:
-                self._status["note"] = f"The newest numbers cannot be shown ({type(error).__name__}: {error})."
+                note = f"The newest numbers cannot be shown ({type(error).__name__}: {error})."
+                with contextlib.suppress(Exception):
+                    self._publish(note=note)
             self._pause = max(_EVERY, (time.thread_time() - began) / _SHARE)
 
     def _refresh(self) -> None:
+        """Publish what there is, if anything has changed."""
         with self._lock:
             fitted = self._model.__sklearn_is_fitted__()
-            state = (self._model.n_samples_seen_ if fitted else 0, self.row, dict(self._status))
-            if state == self._shown or self._closed:
+            state = (self._model.n_samples_seen_ if fitted else 0, self.row, self._status)
+            if self._closed or (state == self._shown and not self._inbox):
                 return
-            self._shown = state
-            seen = self._model.snapshot() if fitted else None  # before the events, so that the next ones are not known to it
+            seen = self._model.snapshot() if fitted else None  # before the events are taken, so that it has not learned the next ones
             events = [self._inbox.popleft() for _ in range(len(self._inbox))]
-            when = events[-1].times[-1] if events else math.nan
             self._handle(events)
             if seen is not None:
-                self._contents.read(seen, self.row, when)
-            self._server.publish(self._contents.document(self.row, **self._status, **self._now()))
+                self._contents.read(seen, self.row, events[-1].times[-1] if events else math.nan)
+            self._publish()
+            self._shown = state
+
+    def _publish(self, **more: Any) -> None:
+        facts = {"seconds": time.time() - self._began, "pause": self._pause, "memory": resident(), "total": None, "saved": None}
+        self._server.publish(self._contents.document(self.row, **(facts | self._facts() | self._status | more)))
 
     def _handle(self, events: list[_Event]) -> None:
         contents = self._contents
@@ -254,15 +262,6 @@ class Dashboard:
                 parts = contributions_by(seen, row)
                 witness = Witness(row.dense(np.dtype(np.float64))[0], parts.t2[0], parts.spe[0])
                 contents.alarm(alarm, float(event.numbers[place]), float(event.times[place]), witness)
-
-    def _now(self) -> dict[str, Any]:
-        return {
-            "seconds": time.time() - self._began,
-            "pause": self._pause,
-            "memory": resident(),
-            "total": None,
-            "saved": None,
-        } | self._facts()
 
     # For the user
 
@@ -312,12 +311,3 @@ def check_image(image: tuple[int, ...] | None) -> None:
     """Raise a ValueError if this is no shape of a picture."""
     if image is not None and not (len(image) in (2, 3) and min(image) > 0 and (*image, 1)[2] in (1, 3)):
         raise ValueError(f"image must be (height, width) or (height, width, 1 or 3 channels); got {image!r}.")
-
-
-def resident() -> int | None:
-    """Bytes of memory that this process holds now; None if the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -96,13 +96,13 @@ class ModelFile:
             "total": source.get("total") if header.get("epochs") == 1 else None,
             "afterwards": self.table is None,
         }
+        if self.table is not None:
+            self._read_table(self._contents, self.table)
         if monitor is not None:
             self._show(self._contents, monitor, row)
             table: Any = header.get("written")
             if self.table is None and isinstance(table, dict):
                 self._facts |= {"outliers": table["outliers"], "scored": table["rows"]}
-        if self.table is not None:
-            self._read_table(self._contents, self.table)
         self._contents.read(model, row)
         self._row = row
 
@@ -146,6 +146,6 @@ class ModelFile:
         except (KeyError, ValueError) as error:
             raise ValueError(f"{path} is no table of psp fit --monitor: {error}.") from None
         new = values[0] > self._charted
-        self._charted = max(self._charted, *values[0])
+        self._charted = max([self._charted, *values[0]])
         none, scores = np.full(int(new.sum()), math.nan), values[1:, new]
         contents.judge(values[0, new], none, Update(scores[0], scores[1], scores[2], scores[3], outlier[new], none))

@@ -24,6 +24,7 @@ from online_psp.pca import OnlinePCA
 from online_psp.suite.rows import median
 from online_psp.suite.speed import steady_model
 from online_psp.suite.tables import Table
+from online_psp.watch import Dashboard
 
 _D, _K = 784, 16
 
@@ -90,12 +91,9 @@ def _ways(X: Floats, path: Path, held: ExitStack, quick: bool) -> dict[str, tupl
 
         parts = array.from_array(X, chunks=(1000, X.shape[1]))
         ways["Dask, blocks of 1,000 rows"] = (len(X), limited(lambda: dask.fit(OnlinePCA(_K), parts)))
-    if find_spec("bokeh") is not None:
-        from online_psp.watch import Dashboard, PageSettings
-
-        shown = OnlinePCA(_K)
-        held.enter_context(Dashboard(shown, PageSettings(port=0)))
-        ways["`partial_fit` beside the page"] = (len(X), limited(lambda: _in_calls(shown.partial_fit, X, 500)))
+    shown = OnlinePCA(_K)
+    held.enter_context(Dashboard(shown, port=0))
+    ways["`partial_fit` beside the page"] = (len(X), limited(lambda: _in_calls(shown.partial_fit, X, 500)))
     return ways
 
 

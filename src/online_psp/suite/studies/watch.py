@@ -17,7 +17,7 @@ from online_psp.suite.tables import Table
 
 def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """Processor time of learning with a page beside that without, in turn."""
-    from online_psp.watch import Dashboard, PageSettings
+    from online_psp.watch import Dashboard
 
     lines = []
     for D, K in ((10, 4), (784, 16)) if quick else ((10, 4), (784, 16), (8192, 64)):
@@ -27,7 +27,7 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
         for _ in range(3 if quick else 9):
             alone, watched = Monitor(OnlinePCA(K)), Monitor(OnlinePCA(K))
             without = _learn(alone, X, None)
-            with Dashboard(watched, PageSettings(title="benchmark", port=0), follow=False) as page:
+            with Dashboard(watched, title="benchmark", port=0, follow=False) as page:
                 with_page = _learn(watched, X, page)
             micros.append(1e6 * without)
             shares.append(with_page / without - 1.0)

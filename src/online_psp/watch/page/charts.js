@@ -70,7 +70,7 @@ function date_ticks(low, high, count) {
   return multiples(low, high, step).map((x) => {
     const text = moment(x), same = text.slice(0, 10) === day
     day = text.slice(0, 10)
-    return [x, step >= 86400 ? day : step >= 60 ? text.slice(11, 16) : text.slice(11, 19), step >= 86400 || same ? "" : day]
+    return step >= 86400 ? [x, day] : [x, step >= 60 ? text.slice(11, 16) : text.slice(11, 19), same ? "" : day + " UTC"]
   })
 }
 const TICKS = {rows: row_ticks, date: date_ticks, seconds: linear_ticks, number: linear_ticks, log: log_ticks, count: (low, high, count) => linear_ticks(low, high, count, 1)}
@@ -143,7 +143,7 @@ class Chart {
       if (day) axes.append(svg("text", {x: X(at), y: bottom + 31, "text-anchor": "middle"}, day))
     }
     axes.append(svg("line", {class: "base", x1: LEFT, x2: right, y1: bottom, y2: bottom}))
-    axes.append(svg("text", {x: spec.x.kind === "date" ? right : (LEFT + right) / 2, y: this.height - 4, "text-anchor": spec.x.kind === "date" ? "end" : "middle"}, spec.x.label))
+    axes.append(svg("text", {x: (LEFT + right) / 2, y: this.height - 4, "text-anchor": "middle"}, spec.x.label))
     axes.append(svg("text", {transform: "translate(12 " + (TOP + bottom) / 2 + ") rotate(-90)", "text-anchor": "middle"}, spec.y.label))
     const inner = svg("svg", {x: LEFT, y: TOP, width: Math.max(0, right - LEFT), height: bottom - TOP, viewBox: [LEFT, TOP, Math.max(1, right - LEFT), bottom - TOP].join(" ")})
     for (const each of spec.series) inner.append(this.drawn(each))

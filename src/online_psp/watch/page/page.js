@@ -27,7 +27,7 @@ function key(id, items) {
 const section = (id) => $(id).closest("section").classList
 const live = () => ["running", "watching"].includes(data.status)
 const clocked = () => data.clock !== ""
-const x_axis = () => clocked() ? {kind: data.clock, label: data.clock === "date" ? "time (UTC)" : "time (s)"} : {kind: "rows", label: "row"}
+const x_axis = () => clocked() ? {kind: data.clock, label: data.clock === "date" ? "" : "time (s)"} : {kind: "rows", label: "row"}
 const place = (table) => table[clocked() ? 1 : 0]
 const when = (table, i) => [["row", whole(table[0][i])], ...(clocked() ? [["time", data.clock === "date" ? moment(table[1][i]) : short(table[1][i])]] : [])]
 
