@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse, vstack
 
+from online_psp.engine.rows import as_rows
 from online_psp.engine.types import Floats
-from online_psp.monitoring import Alarm, SpeMoments, Update, spe, spe_limit, t2, t2_limit
-from online_psp.monitoring.results import unknown
+from online_psp.monitoring import Alarm, SpeMoments, Update
+from online_psp.monitoring.limits import enough, limits_of
+from online_psp.monitoring.results import moved, unknown
+from online_psp.monitoring.scores import Snapshot, score, snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.watch.history import Stretches, Trace
 
@@ -26,8 +29,6 @@ _AXES, _VARIANCES, _SCREE = 10, 8, 64
 _PICTURES, _LISTED, _LOADINGS, _FEATURES = 24, 12, 8, 12
 _PIXELS = 96  # longest side of a picture
 _RATE = 10.0  # seconds over which the rate is measured
-_LEAST_ROWS = 20, 5  # before rows are scored: rows, and rows a component
-_ROUNDING = 1e-13  # SPE in units of the variance
 ALPHA = 0.01
 
 
@@ -88,6 +89,7 @@ class Contents:
         self._paces: deque[tuple[float, int]] = deque()
         self._model: OnlinePCA | None = None  # as of the last reading
         self._axes: Floats | None = None
+        self._seen: Snapshot | None = None
         self._moments = SpeMoments()
 
     # What comes in
@@ -117,24 +119,18 @@ class Contents:
             self._samples.popleft()
 
     def _scores(self, rows: Any) -> Update:
-        model, found = self._model, unknown(rows.shape[0])
-        if (
-            model is None
-            or model.n_features_in_ != rows.shape[1]
-            or model.kish_samples_ < max(_LEAST_ROWS[0], _LEAST_ROWS[1] * model.n_components_)
-        ):
+        found, seen = unknown(rows.shape[0]), self._seen
+        if seen is None or len(seen.mean) != rows.shape[1] or not enough(seen):
             return found
-        total = float(model.explained_variance_.sum()) / max(float(model.explained_variance_ratio_.sum()), 1e-300)
-        if total > 0.0:
-            found = found._replace(t2=t2(model, rows), spe=spe(model, rows))
-            found.t2_limit[:] = t2_limit(model, ALPHA)
-            found.spe_limit[:] = max(spe_limit(self._moments, ALPHA), _ROUNDING * total) if self._moments.seen else math.nan
-            self._moments = self._moments.take(found.spe[np.isfinite(found.spe)])
-        return found._replace(outlier=(found.t2 > found.t2_limit) | (found.spe > found.spe_limit))
+        t2, spe = (np.asarray(each) for each in score(seen, as_rows(rows, np.dtype(np.float64))))
+        found.t2_limit[:], found.spe_limit[:] = limits_of(seen, self._moments, ALPHA)
+        self._moments = self._moments.take(spe[np.isfinite(spe)])
+        return found._replace(t2=t2, spe=spe, outlier=(t2 > found.t2_limit) | (spe > found.spe_limit))
 
     def alarm(self, alarm: Alarm, number: float, when: float = math.nan, witness: Witness | None = None) -> None:
         """List an alarm; it opens to its row if that is known."""
         entry: dict[str, Any] = {"number": number, "time": _finite(when), "kind": alarm.kind, "chart": alarm.chart, "since": alarm.since}
+        entry["moved"] = moved(alarm, self.feature_names)
         entry |= {"label": alarm.label, "shares": [[self._name(i), share] for i, share in alarm.features]}
         if witness is not None:
             sizes = [np.abs(each) / (float(np.abs(each).sum()) or 1.0) for each in witness[1:]]
@@ -153,7 +149,7 @@ class Contents:
         if self._axes is None or self._axes.shape != components.shape:
             self._axes = components
         signs = np.where(np.einsum("kd,kd->k", self._axes, components) < 0.0, -1.0, 1.0)
-        self._model, self._axes = model, components * signs[:, np.newaxis]
+        self._model, self._axes, self._seen = model, components * signs[:, np.newaxis], snapshot(model)
         point = np.full(4 + _VARIANCES, math.nan)
         variances = model.explained_variance_[:_VARIANCES]
         point[:4] = row, when, 100.0 * model.explained_variance_ratio_.sum(), model.noise_variance_

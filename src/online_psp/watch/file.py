@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import time
@@ -12,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from online_psp.io.alarms import read_scores
 from online_psp.io.model_file import ModelFileError
 from online_psp.io.runs import read_stored
 from online_psp.monitoring import Monitor, Update
 from online_psp.monitoring.scores import contributions_by, snapshot
 from online_psp.watch.contents import Contents, Sample, Witness
-
-_SCORES = ("t2", "spe", "t2_limit", "spe_limit")
 
 
 class ModelFile:
@@ -129,23 +126,9 @@ class ModelFile:
             contents.add(Sample(rows, numbers, none, [], found.spe))
 
     def _read_table(self, contents: Contents, path: Path) -> None:
-        """Chart the lines of the table that are new; an incomplete last line is left for the next time."""
-        with open(path, "rb") as file:
-            head = next(csv.reader([file.readline().decode("utf-8", "replace")]), [])
-            if head[:1] != ["row"] or not {*_SCORES, "outlier"} <= set(head):
-                raise ValueError(f"{path} is no table of psp fit --monitor.")
-            size = os.fstat(file.fileno()).st_size
-            file.seek(min(max(self._at, file.tell()), size))  # a resumed run has cut it, and writes some lines again
-            data = file.read()
-            end = data.rfind(b"\n") + 1
-            self._at = file.tell() - len(data) + end
-        lines = [dict(zip(head, line, strict=False)) for line in csv.reader(io.StringIO(data[:end].decode("utf-8", "replace")))]
-        try:
-            values = np.array([[float(line[name] or math.nan) for name in ("row", *_SCORES)] for line in lines]).reshape(-1, 5).T
-            outlier = np.array([line["outlier"] == "1" for line in lines], dtype=bool)
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"{path} is no table of psp fit --monitor: {error}.") from None
-        new = values[0] > self._charted
-        self._charted = max([self._charted, *values[0]])
-        none, scores = np.full(int(new.sum()), math.nan), values[1:, new]
-        contents.judge(values[0, new], none, Update(scores[0], scores[1], scores[2], scores[3], outlier[new], none))
+        """Chart the lines of the table that are new."""
+        found, self._at = read_scores(path, min(self._at, os.path.getsize(path)))  # a resumed run has cut it, and writes some lines again
+        row, *fields = (np.asarray(each)[found.row > self._charted] for each in found[:6])
+        self._charted = max([self._charted, *row])
+        none = np.full(len(row), math.nan)
+        contents.judge(row, none, Update(fields[0], fields[1], fields[2], fields[3], fields[4] == 1, none))

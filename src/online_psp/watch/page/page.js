@@ -164,7 +164,7 @@ function show_components() {
 // Alarms
 
 const KINDS = {mean: "the mean has moved", spread: "the spread has changed", direction: "the directions have changed"}
-const FOUND = {spe: "on the SPE", t2: "on T²", subspace: "by comparing with a model that forgets faster"}
+const FOUND = {t2: "within the subspace", spe: "outside the subspace", subspace: "in the directions of the subspace"}
 function show_alarms() {
   $("h-alarms").closest("section").hidden = !data.alarmed
   put("w-alarms", data.alarmed > data.alarms.length ? "The newest " + whole(data.alarms.length) + " of " + whole(data.alarmed) + "; open one for its row and features." : "Open one for its row and features.")
@@ -185,7 +185,7 @@ function open_alarm(number, focus) {
   for (const button of $("alarms").querySelectorAll("button")) button.setAttribute("aria-expanded", String(button.dataset.number === String(opened)))
   detail.hidden = !each
   if (!each) return
-  detail.replaceChildren(make("h3", titled(each)), words("Found " + FOUND[each.chart] + ", " + plural(each.since, "row") + " after the change."))
+  detail.replaceChildren(make("h3", titled(each)), words("Found " + FOUND[each.chart] + ", " + plural(each.since, "row") + " after the change: " + each.moved + "."))
   if (each.label) detail.append(words("Raised by " + each.label + "."))
   if (each.shares.length) detail.append(words("What has changed most: " + each.shares.map(([name, share]) => name + " " + percent(share, 0)).join(", ") + "."))
   if (!each.features) return
