@@ -31,7 +31,7 @@ __all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "OnlinePCA",
 
 _MODULES = {
     "datasets": "datasets",
-    "distributed": "integrations.dask",
+    "distributed": "distributed",
     "metrics": "metrics",
     "monitoring": "monitoring",
     "river": "integrations.river",

@@ -15,6 +15,7 @@ import inspect
 import io
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -63,10 +64,10 @@ def name_of(page: Path) -> str:
 
 
 def missing(block: Block) -> str:
-    """The packages that a block needs and that are not installed."""
+    """The packages and programs that a block needs and that are not installed."""
     needed = re.search(r"<!-- needs: (.*?) -->", block.remarks)
     names = [name.strip() for name in needed[1].split(",")] if needed else []
-    return ", ".join(name for name in names if importlib.util.find_spec(name) is None)
+    return ", ".join(name for name in names if importlib.util.find_spec(name) is None and shutil.which(name) is None)
 
 
 def runnable(page: Path) -> list[Block]:
@@ -181,8 +182,8 @@ PUBLIC = (
     "online_psp",
     "online_psp.algorithms",
     "online_psp.datasets",
+    "online_psp.distributed",
     "online_psp.integrations.anndata",
-    "online_psp.integrations.dask",
     "online_psp.integrations.river",
     "online_psp.io.runs",
     "online_psp.io.sources",

@@ -4,16 +4,14 @@ Over a block of n samples every algorithm here leaves its basis ``B`` (K×D) as 
 (n×D). So the block is *compressed* into small arrays, ``P = X Bᵀ`` and ``G = X Xᵀ``; the algorithm *recurs* on those alone, sample by
 sample; and the basis is *expanded*: ``B ← A B + C X``. The iterates are those of one sample at a time; the D-sized work is matrix products.
 
-:class:`Store` is the interface between an algorithm and its basis. There are four implementations:
+:class:`Store` is the interface between an algorithm and its basis. There are three implementations:
 
 :class:`DenseStore`
     a NumPy array, which also holds an *open* block for learning one sample at a time;
 :class:`~online_psp.engine.sparse_store.SparseStore`
     for sparse rows: a block touches only the features that occur in it;
 :class:`~online_psp.engine.array_store.ArrayStore`
-    an array of another library, perhaps on a device;
-``integrations.dask_columns.ColumnStore``
-    columns distributed over the workers of a cluster.
+    an array of another library, perhaps on a device.
 
 IPCA and CCIPCA need more than inner products: see `online_psp.engine.frames`.
 """

@@ -48,7 +48,7 @@ def check_rows(estimator: Any, X: ArrayLike, dtype: str | None, *, reset: bool) 
         if issparse(rows):
             return SparseRows(csr_array(rows))
         dense = DenseRows(rows)
-        dense.names = getattr(X, "columns", None)
+        dense.names = getattr(X, "column_names", getattr(X, "columns", None))
         return dense
     names = [getattr(xp, np.dtype(kind).name) for kind in kinds]
     return ArrayRows(validate_data(estimator, X, reset=reset, dtype=names, ensure_all_finite=False))
@@ -70,7 +70,7 @@ def _what_to_do(X: Any) -> str | None:
     """A sentence about a table that has more than numbers in it."""
     if type(X).__name__ == "AnnData":
         return "An AnnData object is more than a table: pass adata.X, or use online_psp.integrations.anndata.fit(adata, 50)."
-    for name in getattr(X, "columns", ()):
+    for name in getattr(X, "column_names", getattr(X, "columns", ())):
         try:
             np.asarray(X[name], dtype=np.float64)
         except (TypeError, ValueError):

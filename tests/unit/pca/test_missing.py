@@ -296,16 +296,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert OnlinePCA.load(model).n_samples_seen_ == 600
 
 
-def test_dask_rows(tmp_path: Path) -> None:
-    array = pytest.importorskip("dask.array")
-    from online_psp.integrations.dask import fit
-
-    H = with_holes(rows_of(1200, 30, 3), 0.2)
-    model = fit(OnlinePCA(3, missing="impute"), array.from_array(H, chunks=(300, 30)))
-    assert np.allclose(model.mean_, np.nanmean(H, axis=0))
-    assert subspace_error(model.components_.T, OnlinePCA(3, missing="impute").fit(H).components_.T) < 1e-6, "sums of pairs merge exactly"
-
-
 def test_half_lives_in_time_merge() -> None:
     H = with_holes(rows_of(800, 30, 3), 0.2)
     times = np.arange(800.0)

@@ -1,17 +1,21 @@
-"""Scale: sparse rows, how their cost grows, rows over workers, torch."""
+"""Scale: sparse rows, how their cost grows, merged models by depth, rows over workers, torch."""
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from online_psp import distributed
+from online_psp.datasets import load, locate
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
@@ -24,8 +28,9 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them."""
     yield sparse(5000 if quick else 200_000, 2000 if quick else 50_000)
     yield growth(2000 if quick else 20_000)
+    yield depth(2000 if quick else None)
     if find_spec("distributed") is not None:
-        yield workers(8 if quick else 128)
+        yield workers(10 if quick else 1000)
     if find_spec("torch") is not None:
         yield torch()
 
@@ -98,45 +103,56 @@ def growth(n: int) -> Table:
     return Table("Growth with features and entries, OnlinePCA(32)", ("in", "sizes", "µs a row", "exponent"), tuple(lines))
 
 
-_ROWS, _D, _K = 2048, 1024, 16
+def depth(n: int | None, K: int = 16) -> Table:
+    """Error of merged models by the number of parts, shuffled and in clusters, and what a part sends."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    X = np.asarray(load("mnist" if locate("mnist") is not None else "digits").X[:n], dtype=np.float64)
+    exact = np.linalg.eigh(np.cov(X.T))[1][:, -K:]
+    clusters = MiniBatchKMeans(10, n_init=1, random_state=0).fit_predict(X)
+    orders = {"shuffled": np.random.default_rng(0).permutation(len(X)), "by cluster": np.argsort(clusters, kind="stable")}
+    counts, lines = (1, 4, 16, 128, 1024), []
+    for oversample, (order, rows) in product((K + 32, 2 * (K + 32)), orders.items()):
+        errors, sent = [], 0
+        for count in counts:
+            parts = [OnlinePCA(K, oversample=oversample).fit(part) for part in np.array_split(X[rows], count)]
+            model = distributed.reduce(parts)
+            errors.append(f"{subspace_error(model.components_.T, exact):.4f}")
+            sent = max(sent, *(len(pickle.dumps(part)) for part in parts))
+        lines.append((str(K + oversample), order, *errors, f"{sent / 1e6:.2f}", f"{len(pickle.dumps(model)) / 1e6:.2f}"))
+    header = ("directions kept", "rows", *(f"{count:,} parts" for count in counts), "MB of a part, at most", "MB of the merged model")
+    return Table(f"Error by the number of parts, {len(X):,} × {X.shape[1]}, K={K}", header, tuple(lines))
+
+
+_ROWS, _D, _K = 100_000, 64, 4
 
 
 def _partition(seed: int) -> Floats:
     """Rows of one partition; all partitions have the same directions."""
-    U = np.linalg.qr(np.random.default_rng(0).standard_normal((_D, _K)))[0]
     rng = np.random.default_rng((1, seed))
-    signal = rng.standard_normal((_ROWS, _K)) * np.linspace(3.0, 1.0, _K)
-    return np.asarray(signal @ U.T + 0.3 * rng.standard_normal((_ROWS, _D)) + 1.0)
+    X = 0.3 * rng.standard_normal((_ROWS, _D))
+    X[:, :_K] += rng.standard_normal((_ROWS, _K)) * np.linspace(3.0, 1.0, _K)
+    return X + 1.0
 
 
 def workers(partitions: int) -> Table:
-    """Dask workers of half a GiB each, on more rows than they hold."""
-    from dask import array, delayed
+    """One Dask worker of one GiB, on more rows than it holds."""
+    from dask import delayed
     from distributed import Client, LocalCluster
 
-    from online_psp.integrations import dask as over_workers
-
-    alone, second, mean = OnlinePCA(_K), np.zeros((_D, _D)), np.zeros(_D)
-    for seed in range(partitions):
-        X = _partition(seed)
-        alone.partial_fit(X)
-        second += X.T @ X
-        mean += X.sum(axis=0)
-    n = _ROWS * partitions
-    exact = np.linalg.eigh(second / n - np.outer(mean / n, mean / n))[1][:, -_K:]
-    lines = [("one pass, no workers", "–", f"{n:,}", f"{subspace_error(alone.components_.T, exact):.5f}")]
-    for several in (1, 2):
-        options = {"n_workers": several, "threads_per_worker": 1, "memory_limit": 512 << 20, "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster):
-            pieces = [array.from_delayed(delayed(_partition)(seed), (_ROWS, _D), dtype=float) for seed in range(partitions)]
-            over_workers.fit(OnlinePCA(_K), array.concatenate(pieces[:4]))  # warms the workers up
+    lines = []
+    for several in (partitions // 10, partitions):
+        options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": 1 << 30, "dashboard_address": None}
+        with LocalCluster(**options) as cluster, Client(cluster) as client:
             began = time.perf_counter()
-            model = over_workers.fit(OnlinePCA(_K), array.concatenate(pieces))
+            model = distributed.fit([delayed(_partition)(seed) for seed in range(several)], OnlinePCA(_K, oversample=_K))
             seconds = time.perf_counter() - began
-        error = f"{subspace_error(model.components_.T, exact):.5f}"
-        lines.append((f"{several} worker{'s' * (several > 1)}", f"{seconds:.1f}", f"{model.n_samples_seen_:,}", error))
-    size = f"{n:,} × {_D} ({8 * n * _D / 2**30:.1f} GiB), K={_K}"
-    return Table(f"Rows over workers of 0.5 GiB: {size}", ("", "seconds, wall-clock", "rows counted", "Err_batch"), tuple(lines))
+            (peak,) = client.run(lambda: memory_bytes()[1]).values()
+        error = subspace_error(model.components_.T, np.eye(_D)[:, :_K])
+        lines.append((f"{model.n_samples_seen_:,}", f"{several:,}", f"{seconds:.0f}", f"{peak / 2**20:.0f}", f"{error:.5f}"))
+    size = f"{8 * _ROWS * _D * partitions / 2**30:.1f} GiB in all, D={_D}, K={_K}, {2 * _K} directions kept"
+    header = ("rows counted", "partitions", "seconds", "peak of the worker, MiB", "Err_pop")
+    return Table(f"A worker of 1 GiB: {size}", header, tuple(lines))
 
 
 def torch() -> Table:

@@ -87,10 +87,10 @@ def _ways(X: Floats, path: Path, held: ExitStack, quick: bool) -> dict[str, tupl
     if find_spec("dask") is not None:
         from dask import array
 
-        from online_psp.integrations import dask
+        from online_psp import distributed
 
         parts = array.from_array(X, chunks=(1000, X.shape[1]))
-        ways["Dask, blocks of 1,000 rows"] = (len(X), limited(lambda: dask.fit(OnlinePCA(_K), parts)))
+        ways["Dask, blocks of 1,000 rows"] = (len(X), limited(lambda: distributed.fit(parts, OnlinePCA(_K))))
     shown = OnlinePCA(_K)
     held.enter_context(Dashboard(shown, port=0))
     ways["`partial_fit` beside the page"] = (len(X), limited(lambda: _in_calls(shown.partial_fit, X, 500)))
