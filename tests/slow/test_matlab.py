@@ -33,7 +33,6 @@ def run_octave(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_octave_tests_pass(tmp_path: Path) -> None:
     script = MATLAB / "tests" / "write_vectors.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, timeout=300)
