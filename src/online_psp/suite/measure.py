@@ -6,6 +6,7 @@ is read at every moment. Rows are given a few megabytes at a time.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sys
@@ -81,7 +82,7 @@ class Trial:
     jitter: int = 0
     pictured: int | None = None
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Identifies what is measured and the code that measures it."""
         method = self.method
