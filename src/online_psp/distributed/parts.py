@@ -68,6 +68,12 @@ def reduce(parts: Iterable[Any], merge: Callable[[Any, Any], Any] = _merged) -> 
     Returns
     -------
     OnlinePCA, or whatever `merge` returns
+
+    Notes
+    -----
+    Where directions are left out, a merge is as good as those that were kept of each model. In adversarial order, summaries that can be
+    merged need a gap between the variances (Price and Xun, Spectral Guarantees for Adversarial Streaming PCA, 2024): shuffle the rows, or
+    keep more directions (`oversample`).
     """
     stack: list[tuple[int, Any]] = []  # numbers of parts, decreasing powers of two, and what they are merged to
     for part in parts:
