@@ -130,7 +130,7 @@ class Contents:
     def alarm(self, alarm: Alarm, number: float, when: float = math.nan, witness: Witness | None = None) -> None:
         """List an alarm; it opens to its row if that is known."""
         entry: dict[str, Any] = {"number": number, "time": _finite(when), "kind": alarm.kind, "chart": alarm.chart, "since": alarm.since}
-        entry["moved"] = moved(alarm, self.feature_names)
+        entry["moved"] = moved(alarm, None).replace(f"feature {alarm.moved[1]}", self._name(alarm.moved[1]))
         entry |= {"label": alarm.label, "shares": [[self._name(i), share] for i, share in alarm.features]}
         if witness is not None:
             sizes = [np.abs(each) / (float(np.abs(each).sum()) or 1.0) for each in witness[1:]]

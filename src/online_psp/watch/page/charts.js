@@ -38,7 +38,7 @@ function multiples(low, high, step) {
   return found
 }
 function labelled(ticks, step) {
-  const most = Math.max(...ticks.map(Math.abs)), digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9))
+  const most = Math.max(...ticks.map(Math.abs)), digits = Math.min(12, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)))
   if (extreme(most)) {
     const exponent = Math.floor(Math.log10(most)), finest = Math.max(0, exponent - Math.floor(Math.log10(step) + 1e-9))
     return ticks.map((x) => [x, x === 0 ? "0" : power(x, Math.max(0, finest - exponent + Math.floor(Math.log10(Math.abs(x)))))])
@@ -112,7 +112,8 @@ class Chart {
     }
     if (low > high) return null
     if (log) { const pad = Math.max(1.05, (high / low) ** 0.04); return [low / pad, high * pad] }
-    const pad = (high - low) * (axis === "x" ? 0.02 : 0.06) || Math.abs(high) * 0.05 || 1
+    const {least} = this.spec[axis], wide = high - low > (least || 1e-9 * Math.abs(high))
+    const pad = wide ? 0.04 * (high - low) : least / 2 || 0.05 * Math.abs(high) || 1
     return [low - pad, high + pad]
   }
 

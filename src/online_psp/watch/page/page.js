@@ -124,7 +124,7 @@ function show_trends() {
   const shown = SHADES.slice(0, Math.min(m.components, SHADES.length))
   if (trend) {
     const dots = count <= 60
-    charts.explained.show({x: x_axis(), y: {label: "% of the variance", kind: "number"}, series: [{kind: "line", x, y: table[2], color: BLUE}, ...(dots ? [{kind: "dots", x, y: table[2], color: BLUE}] : [])],
+    charts.explained.show({x: x_axis(), y: {label: "% of the variance", kind: "number", least: 0.1}, series: [{kind: "line", x, y: table[2], color: BLUE}, ...(dots ? [{kind: "dots", x, y: table[2], color: BLUE}] : [])],
       tip: {x, y: table[2], text: (i) => [...when(table, i), ["explained", table[2][i].toFixed(2) + " %"]]}})
     charts.variances.show({x: x_axis(), y: {label: "variance", kind: "log"},
       series: [...shown.map((color, k) => ({kind: "line", x, y: table[4 + k], color, size: 1.8})), {kind: "dash", x, y: table[3], color: GREY, size: 1.5}],
@@ -187,7 +187,7 @@ function open_alarm(number, focus) {
   if (!each) return
   detail.replaceChildren(make("h3", titled(each)), words("Found " + FOUND[each.chart] + ", " + plural(each.since, "row") + " after the change: " + each.moved + "."))
   if (each.label) detail.append(words("Raised by " + each.label + "."))
-  if (each.shares.length) detail.append(words("What has changed most: " + each.shares.map(([name, share]) => name + " " + percent(share, 0)).join(", ") + "."))
+  if (each.shares.length) detail.append(words("What has changed most: " + each.shares.map(([name, share]) => name + " (" + percent(share, 0) + ")").join("; ") + "."))
   if (!each.features) return
   detail.append(words("An alarm comes from many rows together; this is the one at which it was raised: T² " + short(each.t2) + ", SPE " + short(each.spe) + "."))
   if (each.pictures) {
