@@ -71,3 +71,16 @@ def wide(n: int = 1500, D: int = 300, K: int = 5, seed: int = 0) -> Floats:
 
 def is_orthonormal(U: Floats, tolerance: float = 1e-10) -> bool:
     return bool(np.isfinite(U).all()) and float(np.abs(U.T @ U - np.eye(U.shape[1])).max()) < tolerance
+
+
+SHOWN = ("n_samples_seen_", "effective_samples_", "mean_", "var_", "components_", "explained_variance_", "noise_variance_")
+"""What two models that have learned the same must agree in."""
+
+
+def check_same(one: Any, two: Any, what: str = "the model", tolerance: float = 0.0) -> None:
+    """Two fitted OnlinePCA show the same: to the last bit, or within a part of the largest value."""
+    for name in SHOWN:
+        found, expected = np.asarray(getattr(one, name), np.float64), np.asarray(getattr(two, name), np.float64)
+        assert found.shape == expected.shape, f"{name} of {what} has shape {found.shape}, not {expected.shape}"
+        apart, size = np.abs(found - expected).max(), np.abs(expected).max()
+        assert apart <= tolerance * size, f"{name} of {what} differs by {apart:.1e} of {size:.1e}"

@@ -1,4 +1,4 @@
-"""Arrays of other libraries are brought to the host: same numbers as from NumPy."""
+"""The paper's algorithms take arrays of other libraries, which are brought to the host, and sparse rows: same numbers as from NumPy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from online_psp import ALGORITHMS, FSM, OnlinePCA
 from online_psp.metrics import subspace_error
@@ -66,3 +67,22 @@ def test_float32_tensors_stay_float32() -> None:
     torch = pytest.importorskip("torch")
     model = OnlinePCA(2).fit(torch.tensor(wide(300).astype(np.float32)))
     assert model.components_.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sparse_rows(name: str) -> None:
+    dense = np.where(np.random.default_rng(0).random((900, 300)) < 0.1, wide(900), 0.0)
+    X = sparse.csr_array(dense)
+    one, two, as_it_was = (ALGORITHMS[name](6) for _ in range(3))
+    Y = np.concatenate([one.fit_block(X[:3]), one.fit_block(X[3:500]), one.fit_block(X[500:])])
+    assert np.allclose(Y, two.fit_block(dense), atol=1e-9 * np.abs(Y).max())
+    assert subspace_error(one.get_components(), two.get_components()) < 1e-9
+    bad = X[:50].copy()
+    bad.data[bad.indptr[7]] = np.inf
+    for rows, word in ((bad, "Row 7 has inf in column"), (X[:, :20], "300 features")):
+        with pytest.raises(ValueError, match=word):
+            one.fit_block(rows)
+    as_it_was.fit_block(X[:3])
+    as_it_was.fit_block(X[3:500])
+    as_it_was.fit_block(X[500:])
+    assert np.array_equal(one.get_components(), as_it_was.get_components())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
+import itertools
 import tracemalloc
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from online_psp import ALGORITHMS, OnlinePCA
+from online_psp import OnlinePCA
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES
+from tests.pairs import Row, pairs, title
 
 
 def counts(n: int = 900, D: int = 300, density: float = 0.05, seed: int = 0, index: Any = np.int32) -> Any:
@@ -40,77 +39,50 @@ def distance(one: OnlinePCA, two: OnlinePCA) -> float:
     return float(max(parts))
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_the_same_model_as_from_dense_rows(center: bool, index: Any) -> None:
-    X = counts(index=index)
-    dense = OnlinePCA(4, center=center).fit(X.toarray())
-    model = OnlinePCA(4, center=center)
-    for start in (0, 5, 100, 101, 500):
-        stop = {0: 5, 5: 100, 100: 101, 101: 500, 500: 900}[start]
-        model.partial_fit(X[start:stop])
-    assert model.n_samples_seen_ == 900
-    assert distance(model, dense) < 1e-9
-    assert np.allclose(model.transform(X), dense.transform(X.toarray()), atol=1e-7)
-    assert np.allclose(model.score_samples(X), dense.score_samples(X.toarray()), rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.csr_array])
-def test_any_sparse_format(kind: Any) -> None:
-    X = counts()
-    assert distance(OnlinePCA(4).fit(kind(X)), OnlinePCA(4).fit(X)) < 1e-12
-
-
-def test_duplicate_entries_add_up_and_the_input_is_left_alone() -> None:
-    X = counts(600)
-    half = X.copy()
-    half.data = half.data / 2
-    twice = sparse.coo_array((np.tile(half.tocoo().data, 2), (np.tile(half.tocoo().row, 2), np.tile(half.tocoo().col, 2))), shape=X.shape)
+def split_entries(X: Any) -> Any:
+    """Each entry twice at half its value, as sums of sparse matrices leave them."""
     doubled = sparse.csr_array(X.shape)
-    doubled.indptr, doubled.indices, doubled.data = 2 * X.indptr, np.repeat(X.indices, 2), np.repeat(half.data, 2)
-    kept = doubled.indices.copy()
-    assert distance(OnlinePCA(4).fit(doubled), OnlinePCA(4).fit(X)) < 1e-10
-    assert distance(OnlinePCA(4).fit(twice), OnlinePCA(4).fit(X)) < 1e-10
-    assert np.array_equal(doubled.indices, kept)
+    doubled.indptr, doubled.indices, doubled.data = 2 * X.indptr, np.repeat(X.indices, 2), np.repeat(X.data / 2, 2)
+    return doubled
 
 
-def test_weights() -> None:
-    X, weights = counts(), np.random.default_rng(1).integers(0, 4, 900).astype(float)
-    dense = OnlinePCA(4).fit(X.toarray(), sample_weight=weights)
-    assert distance(OnlinePCA(4).fit(X, sample_weight=weights), dense) < 1e-9
+KINDS: dict[str, Any] = {
+    "csr": sparse.csr_array,
+    "matrix": sparse.csr_matrix,
+    "csc": sparse.csc_array,
+    "coo": sparse.coo_array,
+    "long indices": lambda X: sparse.csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape),
+    "split entries": split_entries,
+}
+TABLE = pairs(
+    {
+        "kind": tuple(KINDS),
+        "center": (True, False),
+        "weighted": (False, True),
+        "D": (300, 60),
+        "offset": (0.0, 300.0),
+        "dense": (False, True),
+    }
+)
 
 
-def test_few_features_stay_exact() -> None:
-    X = counts(D=60)
-    dense = OnlinePCA(8).fit(X.toarray())
-    for center in (True, False):
-        model = OnlinePCA(8, center=center).partial_fit(X[:300]).partial_fit(X[300:])
-        assert distance(model, OnlinePCA(8, center=center).fit(X.toarray())) < 1e-9
-    mixed = OnlinePCA(8).partial_fit(X[:300]).partial_fit(X[300:600].toarray()).partial_fit(X[600:])
-    assert distance(mixed, dense) < 1e-9
-
-
-def test_dense_and_sparse_calls_may_alternate() -> None:
-    X = counts()
-    rows = X.toarray()
-    dense = OnlinePCA(4).fit(rows)
-    model = OnlinePCA(4).partial_fit(X[:200]).partial_fit(rows[200:400]).partial_fit(X[400:700])
-    for x in rows[700:710]:
-        model.fit_next(x)
-    model = pickle.loads(pickle.dumps(model.partial_fit(X[710:800])))
-    model = copy.deepcopy(model).partial_fit(X[800:])
+@pytest.mark.parametrize("row", TABLE, ids=title)
+def test_the_same_model_as_from_dense_rows(row: Row) -> None:
+    X = counts(D=row["D"])
+    X.data += row["offset"]  # a mean far larger than the deviations
+    rows, weights = X.toarray(), np.random.default_rng(1).integers(0, 4, 900).astype(float) if row["weighted"] else np.ones(900)
+    dense, model = (OnlinePCA(4, center=row["center"]) for _ in range(2))
+    given = KINDS[row["kind"]](X)
+    before = given.tocoo().data.copy()
+    for start, stop in itertools.pairwise((0, 5, 300, 307, 900)):
+        part = KINDS[row["kind"]](X[start:stop]) if not row["dense"] or start != 5 else rows[start:stop]
+        model.partial_fit(part, sample_weight=weights[start:stop])
+    dense.fit(rows, sample_weight=weights)
+    assert model.n_samples_seen_ == dense.n_samples_seen_
     assert distance(model, dense) < 1e-9
-
-
-def test_many_passes_are_those_of_dense_rows() -> None:
-    """Long enough that blocks are taken in parts, each centred by all rows before it."""
-    X = counts(1500)
-    rows = X.toarray()
-    one, two = OnlinePCA(4), OnlinePCA(4)
-    for _ in range(3):
-        one.partial_fit(X)
-        two.partial_fit(rows)
-        assert distance(one, two) < 1e-9
+    assert np.allclose(model.transform(given), dense.transform(rows), atol=1e-7)
+    assert np.allclose(model.score_samples(given), dense.score_samples(rows), rtol=1e-9)
+    assert np.array_equal(given.tocoo().data, before), "the input was changed"
 
 
 def test_merging_models_of_sparse_rows() -> None:
@@ -126,32 +98,6 @@ def test_float32() -> None:
     model = OnlinePCA(4).fit(X.astype(np.float32))
     assert model.components_.dtype == model.transform(X.astype(np.float32)).dtype == np.float32
     assert distance(model, OnlinePCA(4).fit(X)) < 1e-3
-
-
-def test_a_mean_far_larger_than_the_deviations() -> None:
-    X = counts()
-    X.data += 300.0
-    rows = X.toarray()
-    rows[:, :10] += 1000.0
-    matrix = sparse.csr_array(rows)
-    assert distance(OnlinePCA(4).fit(matrix), OnlinePCA(4).fit(rows)) < 1e-9
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_algorithms_take_sparse_blocks(name: str) -> None:
-    X = counts()
-    one, two = ALGORITHMS[name](6), ALGORITHMS[name](6)
-    Y = np.concatenate([one.fit_block(X[:3]), one.fit_block(X[3:500]), one.fit_block(X[500:])])
-    assert np.allclose(Y, two.fit_block(X.toarray()), atol=1e-9 * np.abs(Y).max())
-    assert subspace_error(one.get_components(), two.get_components()) < 1e-9
-    bad = X[:50].copy()
-    bad.data[bad.indptr[7]] = np.inf
-    before = pickle.dumps(one)
-    with pytest.raises(ValueError, match="Row 7 has inf in column"):
-        one.fit_block(bad)
-    with pytest.raises(ValueError, match="300 features"):
-        one.fit_block(X[:, :20])
-    assert pickle.dumps(one) == before
 
 
 def test_memory_is_that_of_the_basis() -> None:
