@@ -342,7 +342,7 @@ def test_inverse_transform_takes_real_numbers_of_the_right_width_only() -> None:
     Z = np.ones((5, 3))
     bad: Any
     for bad in (Z.astype(str), Z + 0j, [["a", 1.0, 2.0]], sparse.csr_array(Z)):
-        with pytest.raises(TypeError, match="real numbers|sparse"):
+        with pytest.raises(TypeError, match=r"real numbers|sparse"):
             model.inverse_transform(bad)
     for bad in (Z[:, :2], np.ones((5, 12)), Z[0], np.ones((2, 2, 3)), None):
         with pytest.raises((ValueError, TypeError), match="inverse_transform"):

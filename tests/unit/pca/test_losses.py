@@ -65,16 +65,12 @@ def test_first_rows_of_which_most_are_gross_are_said_when_others_have_come(kind:
     else:
         way = rng.standard_normal(40)
         X[bad] += 20.0 * X.std() * (rng.standard_normal((len(bad), 1)) if kind == "one direction" else 1.0) * way
+    model = OnlinePCA(3, robust=True, standardize=how == "standardised").partial_fit(X[:1000])
+    if how == "saved":
+        model.save(tmp_path / "m.psp")
+        model = OnlinePCA.load(tmp_path / "m.psp")
     with pytest.warns(UserWarning, match=r"first rows.* \d\d % of the variance"):
-        model = OnlinePCA(3, robust=True, standardize=how == "standardised").partial_fit(X[:1000])
-        if how == "saved":
-            model.save(tmp_path / "m.psp")
-            model = OnlinePCA.load(tmp_path / "m.psp")
-        if how == "merged":
-            model.merge(OnlinePCA(3, robust=True).partial_fit(X[1000:]))
-        else:
-            model.partial_fit(X[1000:])
-        _ = model.components_
+        _ = (model.merge(OnlinePCA(3, robust=True).fit(X[1000:])) if how == "merged" else model.partial_fit(X[1000:])).components_
 
 
 def test_groups_of_features_that_no_row_connects_are_said() -> None:
