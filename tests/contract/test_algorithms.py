@@ -192,6 +192,16 @@ def test_learning_rate_takes_the_place_of_the_published_one(name: str) -> None:
     assert subspace_error(slow.get_components(), default.get_components()) > 1e-3
 
 
+def test_the_papers_own_schedule_of_ipca_is_taken() -> None:
+    X = spiked(300, 30, 4)
+    model, single = (IPCA(4, learning_rate=lambda t: 1 / t) for _ in range(2))
+    model.fit_block(X)
+    for x in X:
+        single.fit_next(x)
+    assert subspace_error(model.get_components(), np.linalg.svd(X)[2][:4].T) < 0.05
+    assert subspace_error(model.get_components(), single.get_components()) < 1e-8
+
+
 def test_beta_is_the_step_of_the_lateral_weights() -> None:
     X, K = spiked(60, 20, 4), 4
     from online_psp.algorithms import sm as module

@@ -133,6 +133,16 @@ def test_a_bad_learning_rate_is_named_with_its_sample(name: str, step: float) ->
     assert model.t == 29
 
 
+@pytest.mark.parametrize("steps", [np.full(9, 0.1), np.full((10, 1), 0.1), np.full(10, 1.5), np.full(10, np.nan)])
+def test_steps_of_the_wrong_length_or_size(steps: Any) -> None:
+    X = spiked(40, D, K)
+    model = FSM(K)
+    model.fit_block(X[:30])
+    with pytest.raises(ValueError, match="steps"):
+        model.fit_block(X[30:], steps=steps)
+    assert model.t == 30
+
+
 def test_bad_starts() -> None:
     with pytest.raises(ValueError, match=r"W0 must have shape \(4, 20\); got \(3, 20\)"):
         FSM(K, D, W0=np.zeros((3, D)))

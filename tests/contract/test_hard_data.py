@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
-from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.decomposition import IncrementalPCA
 
 from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
@@ -148,17 +147,6 @@ def test_rows_that_overflow_are_named(D: int) -> None:
     assert np.array_equal(model.components_, before)
 
 
-@pytest.mark.parametrize("D", [20, 300])
-def test_exact_models_merge_exactly(D: int) -> None:
-    X = harmonic(np.random.default_rng(3), 120, D) + 2.0
-    one, two = OnlinePCA(4).fit(X[:50]), OnlinePCA(4).fit(X[50:])
-    merged = one.merge(two)
-    truth = PCA(4, svd_solver="full").fit(X)
-    assert subspace_error(merged.components_.T, truth.components_.T) < 1e-10
-    assert np.allclose(merged.explained_variance_, truth.explained_variance_, rtol=1e-10)
-    assert np.allclose(merged.var_, X.var(axis=0, ddof=1), rtol=1e-10)
-
-
 def beyond_squares(name: str) -> Floats:
     """Rows of few features whose directions differ by more than a covariance matrix can tell."""
     rng = np.random.default_rng(41)
@@ -174,25 +162,29 @@ def beyond_squares(name: str) -> Floats:
     return X
 
 
-@pytest.mark.parametrize("how", ["dense", "sparse", "merged", "saved"])
-@pytest.mark.parametrize("name", ["a row of 1e9", "a last row of 1e9", "two clocks", "one direction grows"])
-def test_few_features_are_exact_beyond_the_range_of_squares(name: str, how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("a row of 1e9", "merged"),
+        ("a last row of 1e9", "dense"),
+        ("two clocks", "dense"),
+        ("two clocks", "merged"),
+        ("one direction grows", "sparse"),
+    ],
+)
+def test_few_features_are_exact_beyond_the_range_of_squares(name: str, how: str) -> None:
     X = beyond_squares(name)
     if how == "merged":
         model = OnlinePCA(4).fit(X[:333]).merge(OnlinePCA(4).fit(X[333:]))
-    elif how == "saved":
-        OnlinePCA(4).fit(X[:600]).save(tmp_path / "model.psp")
-        model = OnlinePCA.load(tmp_path / "model.psp").partial_fit(X[600:])
     else:
         model = OnlinePCA(4).fit(csr_array(X) if how == "sparse" else X)
     truth, variances = batch(Case(X, 4))
     error = subspace_error(model.components_.T, truth.T)
-    assert error < 1e-5, f"{name}, {how}: error {error:.1e}, where the model says that it is exact"
+    assert error < 1e-5, f"{name}, {how}: error {error:.1e}"
     assert np.allclose(model.explained_variance_, variances, rtol=1e-4), f"{name}, {how}: {model.explained_variance_} for {variances}"
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("D", [60, 300])
+@pytest.mark.parametrize(("D", "sparse"), [(60, False), (60, True), (300, True)])
 def test_a_clock_among_the_features(D: int, sparse: bool) -> None:
     """A mean that is 1e10 times its own deviation, and as much larger than everything else."""
     rng = np.random.default_rng(42)
@@ -217,9 +209,16 @@ def test_coordinates_of_float32_rows_far_from_zero() -> None:
         assert off < 1e-3, f"coordinates of {type(rows).__name__} are off by {off:.1e} at deviations of 1"
 
 
-@pytest.mark.parametrize("D", [60, 300])
-@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e9), (np.float64, 1e11), (np.float32, 1e6)])
-@pytest.mark.parametrize("where", [0, 600, -1])
+@pytest.mark.parametrize(
+    ("D", "dtype", "size", "where"),
+    [
+        (60, np.float64, 1e9, 0),
+        (300, np.float64, 1e11, 600),
+        (300, np.float32, 1e6, 0),
+        (60, np.float32, 1e6, -1),
+        (300, np.float64, 1e9, -1),
+    ],
+)
 def test_variance_left_out_beside_one_huge_row(where: int, dtype: Any, size: float, D: int) -> None:
     """The variance left out is a difference of sums that the huge row is nearly all of. Where it is lost, directions that were not kept
     have none at least, and that of the last one kept at most.
@@ -235,44 +234,35 @@ def test_variance_left_out_beside_one_huge_row(where: int, dtype: Any, size: flo
     assert 0.97 * least < noise < 1.03 * most, f"noise variance {noise:.3e}, {true:.3e} expected, within {least:.3e} and {most:.3e}"
 
 
-def score_after(how: str, X: Floats) -> float:
-    """The likelihood of rows that three directions have been learned from."""
-    model = OnlinePCA(3)
-    if how == "fit_next":
-        for row in X:
-            model.fit_next(row)
-    else:
-        model.fit(csr_array(X) if how == "sparse" else X)
-    return model.score(X)
-
-
-@pytest.mark.parametrize("how", ["fit", "fit_next", "sparse"])
-@pytest.mark.parametrize("D", [60, 300])
-@pytest.mark.parametrize("where", [0, 1, 600, -1])
+@pytest.mark.parametrize(
+    ("D", "where", "how"), [(60, 0, "fit"), (300, 600, "fit"), (300, 1, "fit_next"), (60, -1, "fit_next"), (300, -1, "sparse")]
+)
 def test_rows_that_rounding_hides_are_not_passed_over_in_silence(where: int, D: int, how: str) -> None:
     X = harmonic(np.random.default_rng(46), 900, D)
     X[where] = 1e20
+
+    def score() -> float:
+        model = OnlinePCA(3)
+        if how == "fit_next":
+            for row in X:
+                model.fit_next(row)
+        else:
+            model.fit(csr_array(X) if how == "sparse" else X)
+        return model.score(X)
+
     with pytest.warns(RuntimeWarning, match="robust=True"):
-        score = score_after(how, X)
-    assert np.isfinite(score), f"{how}: score {score}"
+        assert np.isfinite(score())
 
 
 def test_no_word_about_rows_that_hide_nothing() -> None:
-    """Tiny rows, and data of fewer directions than are asked for, are no reason to warn."""
+    """Tiny rows, data of fewer directions than are asked for, and a float32 clock of 1e4 times the other features, are no reason to warn."""
     rng = np.random.default_rng(47)
     few = rng.standard_normal((900, 2)) @ rng.standard_normal((2, 300))
-    tiny = harmonic(rng, 900)
+    tiny, clock = harmonic(rng, 900), harmonic(rng, 1500)
     tiny[[0, -1]] *= 1e-30
+    clock[:, 0] = np.linspace(0, 40_000, 1500)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for X in (few, tiny, tiny[:100], np.zeros((50, 4)), np.ones((50, 4))):
             _ = OnlinePCA(3).fit(X).components_
-
-
-def test_no_warning_where_directions_are_found() -> None:
-    """A float32 clock of 1e4 times the other features leaves their directions visible."""
-    X = harmonic(np.random.default_rng(44), 1500)
-    X[:, 0] = np.linspace(0, 40_000, 1500)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check("float32 clock", Case(X.astype(np.float32), 4), OnlinePCA(4).fit(X.astype(np.float32)))
+        check("float32 clock", Case(clock.astype(np.float32), 4), OnlinePCA(4).fit(clock.astype(np.float32)))

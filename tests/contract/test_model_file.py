@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import math
 import os
+import pickle
 import resource
 import struct
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from online_psp import ALGORITHMS, FSM, SM, OnlinePCA
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.engine.types import Array, Floats
 from online_psp.io import model_file
-from online_psp.io.model_file import Contents, ModelFileError
-from online_psp.monitoring import Monitor
+from online_psp.io.model_file import ModelFileError
+from online_psp.metrics import subspace_error
+from tests import DATA
 from tests.oracle import NAMES
 from tests.pairs import Row, pairs, title
 
@@ -51,26 +52,52 @@ def saved(model: Any, folder: Path) -> bytes:
 
 
 ALGORITHM_RUNS = pairs(
-    {"name": NAMES, "D": (9, 60), "how": ("single", "block"), "dtype": ("float64", "float32"), "stop": (0, 3, 5, 37, 103)}
+    {
+        "name": NAMES,
+        "D": (9, 60),
+        "how": ("single", "block"),
+        "dtype": ("float64", "float32"),
+        "stop": (0, 3, 5, 37, 103),
+        "start": (False, True),
+        "way": ("file", "file of a subclass", "pickle", "deep copy", "copy"),
+    }
 )
+STARTS: dict[str, dict[str, Any]] = {
+    "fsm": {"Minv0": np.diag([9.0, 8.0, 7.0, 6.0, 5.0])},
+    "sm": {"M0": np.diag([0.1, 0.2, 0.3, 0.4, 0.5])},
+    "ipca": {"sigma2_0": [5.0, 4.0, 3.0, 2.0, 1.0]},
+    "ccipca": {"sigma2_0": "data"},
+}
 
 
 @pytest.mark.parametrize("run", ALGORITHM_RUNS, ids=title)
 def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, run: Row) -> None:
-    kind: Any = ALGORITHMS[run["name"]]
+    """Also with a start that is not needed yet. Saving, reading and the twin's learning change nothing."""
+    cls: Any = ALGORITHMS[run["name"]]
+    kind = type("Mine", (cls,), {"__doc__": "An algorithm of one's own."}) if "subclass" in run["way"] else cls
     X: Array = rows(150, run["D"]).astype(run["dtype"])
-    often, plain = (kind(5, run["D"], dtype=run["dtype"]) for _ in range(2))
+    often, plain = (kind(5, run["D"], dtype=run["dtype"], **(STARTS[run["name"]] if run["start"] else {})) for _ in range(2))
     for model in (often, plain):
         feed(model, X[: run["stop"]], run["how"])
-    assert saved(often, tmp_path) == saved(often, tmp_path), "saving is repeatable"
-    assert os.listdir(tmp_path) == ["saved.psp"]
-    loaded = kind.load(tmp_path / "saved.psp")
-    assert repr(loaded) == repr(plain)
-    for model in (often, plain, loaded):
-        feed(model, X[run["stop"] :], run["how"])
-    assert saved(often, tmp_path) == saved(plain, tmp_path), "saving changes nothing"
-    assert saved(loaded, tmp_path) == saved(plain, tmp_path)
-    assert loaded.get_components().tobytes() == plain.get_components().tobytes()
+    if "file" in run["way"]:
+        assert saved(often, tmp_path) == saved(often, tmp_path), "saving is repeatable"
+        twin = kind.load(tmp_path / "saved.psp")
+        assert type(twin) is kind
+        assert type(cls.load(tmp_path / "saved.psp")) is cls
+    else:
+        twin = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deep copy": copy.deepcopy, "copy": copy.copy}[run["way"]](often)
+    assert repr(twin) == repr(plain)
+    feed(twin, X[run["stop"] :], run["how"])
+    for x in X[run["stop"] :]:
+        often.get_components()
+        if run["how"] == "single":
+            often.fit_next(x)
+    if run["how"] == "block":
+        often.fit_block(X[run["stop"] :])
+    feed(plain, X[run["stop"] :], run["how"])
+    for model, what in ((often, "reading or a copy changed the model"), (twin, f"a {run['way']} goes on otherwise")):
+        assert saved(model, tmp_path) == saved(plain, tmp_path), what
+        assert model.get_components().tobytes() == plain.get_components().tobytes(), what
 
 
 def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
@@ -125,12 +152,12 @@ def test_the_wrong_class_is_named(tmp_path: Path) -> None:
 
 
 def test_it_is_a_safetensors_file(tmp_path: Path) -> None:
-    OnlinePCA(3).fit(rows(50, 8)).save(tmp_path / "m.psp")
+    model = OnlinePCA(3).fit(rows(50, 8))
+    model.save(tmp_path / "m.psp")
     with safe_open(tmp_path / "m.psp", "numpy") as file:
         header = json.loads(file.metadata()["online-psp"])
-        assert file.get_tensor("stream.moments.mean").shape == (8,)
+        assert any(np.array_equal(file.get_tensor(name), model.mean_) for name in file.keys())  # noqa: SIM118
     assert header["format"] == "online-psp-model"
-    assert header["version"] == model_file.VERSION
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -148,84 +175,41 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["m.psp"]
 
 
-def mutations(data: bytes, count: int, seed: int) -> list[bytes]:
-    """Flips, truncations, extensions, swaps, and edits of the header's text and numbers."""
-    rng = np.random.default_rng(seed)
-    header = 8 + struct.unpack("<Q", data[:8])[0]
-    digits = [i for i in range(8, header) if chr(data[i]).isdigit()]
-    words = [
-        b'"F64"',
-        b'"K"',
-        b'"D"',
-        b"state",
-        b"shape",
-        b"data_offsets",
-        b"streaming",
-        b"auto",
-        b"version",
-        b"mean",
-        b"null",
-        b"false",
-        b"fsm",
-    ]
-    found = []
-    for _ in range(count):
-        new = bytearray(data)
-        kind = rng.integers(8)
-        if kind == 0:
-            new[rng.integers(len(new))] ^= 1 << int(rng.integers(8))
-        elif kind == 1:
-            new[rng.integers(header)] ^= 1 << int(rng.integers(8))
-        elif kind == 2:
-            new = new[: rng.integers(len(new))]
-        elif kind == 3:
-            new[digits[rng.integers(len(digits))]] = ord(str(rng.integers(10)))
-        elif kind == 4:
-            at = digits[rng.integers(len(digits))]
-            new[at : at + 1] = str(rng.integers(10**18)).encode()
-            new[:8] = struct.pack("<Q", header - 8 + len(new) - len(data))
-        elif kind == 5:
-            word = words[rng.integers(len(words))]
-            new = bytearray(data.replace(word, words[rng.integers(len(words))], 1))
-            new[:8] = struct.pack("<Q", header - 8 + len(new) - len(data))
-        elif kind == 6:
-            new += rng.bytes(int(rng.integers(1, 50)))
-        else:
-            new[:8] = struct.pack("<Q", int(rng.integers(2**63)) >> int(rng.integers(63)))
-        found.append(bytes(new))
-    return found
+def damaged(data: bytes, chance: np.random.Generator) -> bytes:
+    """The file with a bit flipped, a digit of its header changed, its end cut off, or something after its end."""
+    new, header = bytearray(data), 8 + struct.unpack("<Q", data[:8])[0]
+    kind = chance.integers(5)
+    if kind == 0:
+        return bytes(new[: chance.integers(len(new))])
+    if kind == 1:
+        return bytes(new) + chance.bytes(int(chance.integers(1, 50)))
+    if kind == 2:
+        digits = [i for i in range(8, header) if chr(data[i]).isdigit()]
+        new[chance.choice(digits)] = ord(str(chance.integers(10)))
+    else:
+        new[chance.integers(header if kind == 3 else len(new))] ^= 1 << int(chance.integers(8))
+    return bytes(new)
 
 
-def try_to_load(load: Callable[[], Any], size: int) -> Any:
-    """The model, or None if the library's own error was raised; memory is bounded by the size of the file either way."""
-    tracemalloc.start()
-    try:
-        return load()
-    except ModelFileError:
-        return None
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 20 * size + 1_000_000
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_six_hundred_mutations(tmp_path: Path, seed: int) -> None:
-    """150 of them for each of four models: each loads to the identical model or raises the library's own error."""
-    model = [OnlinePCA(3), OnlinePCA(2, oversample=0), OnlinePCA(3, missing="impute"), OnlinePCA(2, robust=True)][seed]
-    for x in rows(45, 9 if seed == 2 else 60):
+@pytest.mark.parametrize("model", [OnlinePCA(3), OnlinePCA(3, missing="impute", robust=True), FSM(3)], ids=repr)
+def test_damaged_files_are_refused_or_harmless(tmp_path: Path, model: Any) -> None:
+    """Each loads to the identical model or raises the library's own error, in memory bounded by the size of the file."""
+    for x in rows(45, 60):
         model.fit_next(x)
-    path = tmp_path / "m.psp"
-    model.save(path)
-    data = path.read_bytes()
-    loaded = 0
-    for i, mutated in enumerate(mutations(data, 150, seed)):
-        path.write_bytes(mutated)
-        found = try_to_load(lambda: OnlinePCA.load(path), len(data))
-        if found is not None:
+    data, load = saved(model, tmp_path), type(model).load
+    chance, path, loaded = np.random.default_rng(3), tmp_path / "m.psp", 0
+    for _ in range(150):
+        path.write_bytes(damaged(data, chance))
+        tracemalloc.start()
+        try:
+            assert saved(load(path), tmp_path) == data, "another model was loaded"
             loaded += 1
-            found.save(tmp_path / "again.psp")
-            assert (tmp_path / "again.psp").read_bytes() == data, f"mutation {i} gave another model"
+        except ModelFileError:
+            pass
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 20 * len(data) + 1_000_000
     assert loaded < 30
 
 
@@ -251,13 +235,6 @@ def test_errors_of_a_function_of_the_users_keep_their_words() -> None:
         SM(3, 6, learning_rate=rate).fit_block(rows(20, 6))
 
 
-@pytest.mark.parametrize("alpha", [1e-200, 1e-17])
-def test_a_level_that_no_limit_can_have(alpha: float) -> None:
-    """1 − alpha is 1 there, and the limit of T² infinite: no row would ever be an outlier."""
-    with pytest.raises(ValueError, match="alpha must be a probability"):
-        Monitor(OnlinePCA(2), alpha=alpha)
-
-
 def test_versions_and_foreign_files(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
@@ -279,17 +256,29 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
         OnlinePCA.load(tmp_path)
 
 
-def test_many_arrays(tmp_path: Path) -> None:
-    arrays = {f"array {i:06}": np.asfortranarray(np.arange(6.0).reshape(2, 3)) for i in range(1000)}
-    model_file.write(tmp_path / "m.psp", Contents("x", arrays, {}, {}))
-    found = model_file.read(tmp_path / "m.psp")
-    assert all(np.array_equal(found.arrays[name], array) for name, array in arrays.items())
+# Files of this format, written once, still load and go on
 
 
-def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
-    for state in ({"n": 10**30}, {"n": math.nan}, {"n": 1e300, "m": [10**400]}):
-        with pytest.raises(ValueError, match=r"JSON"):
-            model_file.write(tmp_path / "m.psp", Contents("x", {}, state, {}))
-    with pytest.raises(ValueError, match="cannot be saved"):
-        model_file.write(tmp_path / "m.psp", Contents("x", {}, {"n": "x" * 600_000}, {}))
-    assert os.listdir(tmp_path) == []
+def model_of(name: str) -> Any:
+    """The model of a frozen file, made anew."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((400, 70)) * np.linspace(3, 0.1, 70) + 1.0
+    model = ALGORITHMS[name](4, 70)
+    model.fit_block(X[:60])
+    feed(model, X[60:67], "single")
+    return model
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_frozen_files_are_read_for_ever(name: str) -> None:
+    frozen, fresh = ALGORITHMS[name].load(DATA / "models" / f"{name}.psp"), model_of(name)
+    X = np.random.default_rng(12).standard_normal((90, 70)) * np.linspace(3, 0.1, 70) + 1.0
+    for model in (frozen, fresh):
+        model.fit_block(X)
+    error = subspace_error(frozen.get_components(), fresh.get_components())
+    assert error < 1e-6, f"it went on {error:.1e} from a model made now"
+
+
+if __name__ == "__main__":  # writes the frozen files: only ever once for a format
+    for each in NAMES:
+        model_of(each).save(DATA / "models" / f"{each}.psp")

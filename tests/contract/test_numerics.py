@@ -66,6 +66,18 @@ def test_a_stream_that_begins_with_zeros(name: str) -> None:
     assert is_orthonormal(U)
 
 
+def test_variances_from_data_do_not_amplify_rounding() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 300)) / np.arange(1, 301) ** 0.5
+    near = X * (1 + 1e-15 * rng.standard_normal(X.shape))
+    parted = {}
+    for start in (None, "data"):
+        one, other = (CCIPCA(64, sigma2_0=start).partial_fit(rows).get_components() for rows in (X, near))
+        parted[start] = subspace_error(one, other)
+    assert parted["data"] < 1e-6, f"rows that differ by 1e-15 end {parted['data']:.1e} apart"
+    assert parted[None] > 1e-3, f"the published start parts them by {parted[None]:.1e}; where it does not, the option has no use"
+
+
 @pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("cls", [FSM, SM])
 def test_long_rows_do_not_cost_digits_at_the_start(cls: Any, unit: float) -> None:
