@@ -255,7 +255,7 @@ def test_rows_that_rounding_hides_are_not_passed_over_in_silence(where: int, D: 
 
 
 def test_no_word_about_rows_that_hide_nothing() -> None:
-    """Tiny rows, data of fewer directions than are asked for, and a float32 clock of 1e4 times the other features, are no reason to warn."""
+    """Tiny rows, fewer directions than are asked for, and a float32 clock of 1e4 times the other features are no reason to warn."""
     rng = np.random.default_rng(47)
     few = rng.standard_normal((900, 2)) @ rng.standard_normal((2, 300))
     tiny, clock = harmonic(rng, 900), harmonic(rng, 1500)

@@ -74,7 +74,7 @@ STARTS: dict[str, dict[str, Any]] = {
 def test_an_algorithm_goes_on_bit_for_bit(tmp_path: Path, run: Row) -> None:
     """Also with a start that is not needed yet. Saving, reading and the twin's learning change nothing."""
     cls: Any = ALGORITHMS[run["name"]]
-    kind = type("Mine", (cls,), {"__doc__": "An algorithm of one's own."}) if "subclass" in run["way"] else cls
+    kind: Any = type("Mine", (cls,), {"__doc__": "An algorithm of one's own."}) if "subclass" in run["way"] else cls
     X: Array = rows(150, run["D"]).astype(run["dtype"])
     often, plain = (kind(5, run["D"], dtype=run["dtype"], **(STARTS[run["name"]] if run["start"] else {})) for _ in range(2))
     for model in (often, plain):

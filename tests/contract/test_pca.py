@@ -21,7 +21,7 @@ from online_psp import OnlinePCA
 from online_psp.metrics import subspace_error
 from tests.oracle import check_same, wide
 
-LEAVES_OUT = {"n_components": 1, "oversample": 0}
+LEAVES_OUT: dict[str, Any] = {"n_components": 1, "oversample": 0}
 """Too few directions to be exact, even on the small data of scikit-learn's checks."""
 
 

@@ -161,7 +161,7 @@ def use_pca(model: Any) -> None:
     _check_told(model)
     copied = copy.deepcopy(model)
     pickle.loads(pickle.dumps(model))
-    last = model._fitted().last_time or 0.0
+    last = 1e6  # later than any time that was learned
     model.partial_fit(X, times=last + np.arange(3.0) if timed else None)
     projected = model.fit_next(X[0], *([last + 3.0] if timed else []))
     assert np.isfinite(projected).all(), "coordinates of fit_next that are not finite"
@@ -223,7 +223,7 @@ def use_monitor(monitor: Any) -> None:
     if not hasattr(model, "n_features_in_"):
         return
     X = rows(3, model.n_features_in_, 0)
-    last = model._fitted().last_time or 0.0
+    last = 1e6  # later than any time that was learned
     info._monitor_facts(monitor)
     pickle.loads(pickle.dumps(monitor))
     found = monitor.update(X, last + np.arange(3.0) if isinstance(model.half_life, str) else None)
