@@ -653,18 +653,18 @@ def a_row_with_a_value_too_many(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [*text[:12], text[12] + ",1", *text[13:]])
 
 
-@case(r"x\.csv, row 12 \(line 13\): it has the text '12 345' in column 0 \('depth'\) \(--thousands ' ' if it is a number\)")
+@case(r"x\.csv, row 12 \(line 13\): it has the text '12 345' in column 0 \('depth'\) \(--set thousands=' ' if it is a number\)")
 def a_number_with_a_space_in_it(folder: Path, X: Floats) -> Any:
     text = lines(X)
     return put(folder / "x.csv", [*text[:12], "12 345," + text[12].partition(",")[2], *text[13:]])
 
 
-@case(r"x\.tsv: '1,100' may be 1100 or 1\.100; say which: --thousands , or --decimal ,")
+@case(r"x\.tsv: '1,100' may be 1100 or 1\.100; say which: --set thousands=, or --set decimal=,")
 def commas_that_may_be_either(folder: Path, X: Floats) -> Any:
     return put(folder / "x.tsv", ["\t".join(NAMES), *("\t".join(f"{1000 + abs(int(value)):,}" for value in row) for row in X.tolist())])
 
 
-@case(r"x\.csv: '1\.00\d' may be 100\d or 1\.00\d; say which: --thousands \. or --decimal \.")
+@case(r"x\.csv: '1\.00\d' may be 100\d or 1\.00\d; say which: --set thousands=\. or --set decimal=\.")
 def points_that_may_be_either(folder: Path, X: Floats) -> Any:
     rows = [";".join(f"{899 + abs(int(value)):,}".replace(",", ".") for value in row) for row in X.tolist()]
     return put(folder / "x.csv", [";".join(NAMES), *rows])
@@ -676,7 +676,7 @@ def a_question_mark(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [*text[:12], "?," + text[12].partition(",")[2], *text[13:]])
 
 
-@case(r"x\.csv, row 12 \(line 13\): it has 1 value where 5 are expected \(--comment '#' if it is a comment\)")
+@case(r"x\.csv, row 12 \(line 13\): it has 1 value where 5 are expected \(--set comment='#' if it is a comment\)")
 def a_comment_late(folder: Path, X: Floats) -> Any:
     text = lines(X)
     return put(folder / "x.csv", [*text[:12], "# paused", *text[12:]])
@@ -844,7 +844,7 @@ def a_column_of_no_file_left_out(folder: Path, X: Floats) -> Any:
     return folder
 
 
-@case(r"x\.csv is not raw binary, by its name: leave out --features", features=5)
+@case(r"x\.csv is not raw binary, by its name: leave out features", features=5)
 def text_as_raw_binary(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X))
 

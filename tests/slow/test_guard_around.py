@@ -81,7 +81,7 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tmp_path: Path, monkeypat
         echo(text)
 
     monkeypatch.setattr(typer, "echo", broken)
-    psp("fit", rows(tmp_path), "-k", 2, "-o", tmp_path / "m.psp", "--block", 100)
+    psp("fit", rows(tmp_path), "-k", 2, "-o", tmp_path / "m.psp", "--set", "block=100")
     assert any("rows/s" in text for text in tried), "no line of progress was tried"
     run = runs.reopen(tmp_path / "m.psp")
     assert run.finished
@@ -92,15 +92,15 @@ def test_a_run_goes_on_where_nobody_reads_what_it_says(tmp_path: Path, monkeypat
 
 
 def test_a_link_that_leads_nowhere_is_called_one(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.npy", tmp_path / "two.npy"
+    one, two = tmp_path / "one.psp", tmp_path / "two.npy"
     one.symlink_to(two)
     two.symlink_to(one)
-    assert "one.npy is a symbolic link that leads nowhere." in psp("fit", one, "-k", 2, "-o", tmp_path / "m.psp", code=2).stderr
+    assert "one.psp is a symbolic link that leads nowhere." in psp("fit", one, "-k", 2, "-o", tmp_path / "m.psp", code=2).stderr
     source = rows(tmp_path)
     for options in ([], ["--force"], ["--resume"]):
         assert "Too many levels of symbolic links" in psp("fit", source, "-k", 2, "-o", one, *options, code=2).stderr
     assert one.is_symlink()
-    assert sorted(os.listdir(tmp_path)) == ["one.npy", "two.npy", "x.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["one.psp", "two.npy", "x.npy"]
 
 
 def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_folder_that_vanishes_during_a_run_is_said(tmp_path: Path, monkeypatch
 def test_a_disk_that_is_full_at_any_step_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Some file systems find out only when they are asked to keep their promise."""
     source, model = rows(tmp_path), tmp_path / "m.psp"
-    psp("fit", source, "-k", 2, "-o", model, "-q", "--block", 100)
+    psp("fit", source, "-k", 2, "-o", model, "-q", "--set", "block=100")
     before = model.read_bytes()
     np.save(tmp_path / "y.npy", data(300, 6, seed=3))
 
@@ -318,7 +318,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_last_checkpoint(tmp_path: Pa
 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, full)
-        said = str(psp("update", model, tmp_path / "y.npy", "-q", "--block", 100, code=1).stderr)
+        said = str(psp("update", model, tmp_path / "y.npy", "-q", "--set", "block=100", code=1).stderr)
     assert "No space left on device" in said
     assert "row 600." in said, said
     assert model.read_bytes() == before

@@ -191,12 +191,25 @@ def test_a_pipe_and_its_resuming(tmp_path: Path) -> None:
     lines = text.splitlines(keepends=True)
     for rest in ("".join(lines), "".join([lines[0], *lines[301:]])):
         psp("fit", "-", "-k", 3, "-o", tmp_path / "p.psp", "-q", "--force", input="".join(lines[:301]))
-        again = "--resume" if rest == text else "--resume-at-end"
-        psp("fit", "-", "-k", 3, "-o", tmp_path / "p.psp", "-q", again, input=rest)
+        again = ("--resume",) if rest == text else ("--resume", "--set", "at_end=yes")
+        psp("fit", "-", "-k", 3, "-o", tmp_path / "p.psp", "-q", *again, input=rest)
         model = OnlinePCA.load(tmp_path / "p.psp")
         assert model.n_samples_seen_ == 600
         np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
-    psp("fit", "-", "-k", 3, "-o", tmp_path / "r.psp", "-q", "--features", 8, "--dtype", "float32", input=X.astype(np.float32).tobytes())
+    psp(
+        "fit",
+        "-",
+        "-k",
+        3,
+        "-o",
+        tmp_path / "r.psp",
+        "-q",
+        "--set",
+        "features=8",
+        "--set",
+        "dtype=float32",
+        input=X.astype(np.float32).tobytes(),
+    )
     np.testing.assert_allclose(OnlinePCA.load(tmp_path / "r.psp").components_, expected.components_, atol=1e-4)
 
 
@@ -204,8 +217,8 @@ def test_a_pipe_and_its_resuming(tmp_path: Path) -> None:
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
     X = data(60_000, 60)
     np.save(tmp_path / "x.npy", X)
-    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "whole.psp", "-q", "--block", 16)
-    command = [*PSP, "fit", str(tmp_path / "x.npy"), "-k", "3", "-o", str(tmp_path / "m.psp"), "-q", "--block", "16"]
+    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "whole.psp", "-q", "--set", "block=16")
+    command = [*PSP, "fit", str(tmp_path / "x.npy"), "-k", "3", "-o", str(tmp_path / "m.psp"), "-q", "--set", "block=16"]
     with subprocess.Popen([*command, "--checkpoint-every", "100"], stderr=subprocess.PIPE, text=True) as process:
         while not (tmp_path / "m.psp").exists():
             time.sleep(0.01)
@@ -218,7 +231,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
     run = streams.reopen(tmp_path / "m.psp")
     assert 0 < run.row == run.model.n_samples_seen_ < 60_000
     assert f"row {run.row}" in said
-    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "m.psp", "-q", "--block", 16, "--resume")
+    psp("fit", tmp_path / "x.npy", "-k", 3, "-o", tmp_path / "m.psp", "-q", "--set", "block=16", "--resume")
     assert (tmp_path / "m.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
 
 
@@ -228,7 +241,7 @@ import numpy as np
 import online_psp.cli.fit, online_psp.io.runs, online_psp.pca.files
 from online_psp.cli.main import app
 folder, block, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
-arguments = ["fit", *sys.argv[4:], "-k", "4", "--oversample", "2", "-q", "--block", block]
+arguments = ["fit", *sys.argv[4:], "-k", "4", "--set", "oversample=2", "-q", "--set", f"block={block}"]
 app([*arguments, "-o", f"{folder}/whole.psp"], standalone_mode=False)  # and all kernels are compiled
 arguments += ["-o", f"{folder}/killed.psp", "--resume", "--checkpoint-every"]
 chance, kills, writing = random.Random(7), 0, 0

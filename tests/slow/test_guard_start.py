@@ -1,68 +1,21 @@
-"""The first moments of a command: signals that come before it has begun, and modules that lie beside the data."""
+"""Signals that end a command, and modules that lie beside the data."""
 
 from __future__ import annotations
 
-import importlib
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from online_psp import OnlinePCA
-from online_psp.cli import _errors
 from online_psp.cli.main import app
 from online_psp.io import files, runs
 from online_psp.io.pacing import Stop, unbroken
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-_INTERRUPTED = """
-import os, signal, sys
-from online_psp.cli.start import psp
-
-class Finder:
-    def find_spec(self, name, *_):
-        if name == {name!r}:
-            os.kill(os.getpid(), {number})
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-sys.meta_path.insert(0, Finder())
-sys.argv = ["psp", "fit", "x.npy", "-k", "2", "-o", "m.psp"]
-psp()
-"""
-
-
-@pytest.mark.parametrize("number", _SIGNALS)
-@pytest.mark.parametrize("name", ["typer", "online_psp.io.runs"])
-def test_a_signal_while_libraries_are_loaded_ends_in_a_sentence(tmp_path: Path, name: str, number: int) -> None:
-    np.save(tmp_path / "x.npy", np.ones((5, 3)))
-    code = _INTERRUPTED.format(name=name, number=int(number))
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert (ended.returncode, ended.stderr) == (130, "psp: Stopped; nothing was written.\n")
-    assert os.listdir(tmp_path) == ["x.npy"], "nothing was to be written"
-
-
-def test_where_an_output_is_held_a_signal_waits_for_the_end_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "slow_to_load.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nwhole = True\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(files, "HELD", [tmp_path / "m.psp"])
-
-    def load_and_wait() -> None:
-        with _errors._interruptible():
-            importlib.import_module("slow_to_load")
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                time.sleep(0.001)
-
-    with pytest.raises(KeyboardInterrupt):
-        load_and_wait()
-    assert sys.modules["slow_to_load"].whole, "the module is loaded to its end"
 
 
 def test_an_interrupt_anywhere_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,24 +50,6 @@ def test_a_second_signal_waits_for_the_end_of_what_must_be_whole(number: signal.
         signal.signal(number, before)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal")
-def test_a_signal_that_a_timer_passes_on_waits_as_well() -> None:
-    """One that came in an import, just before the first rows, ended learning in the middle of a call."""
-    before, done = signal.signal(signal.SIGALRM, signal.default_int_handler), []
-
-    def step() -> None:
-        with unbroken():
-            signal.raise_signal(signal.SIGALRM)
-            done.append("whole")
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            step()
-        assert done == ["whole"], "the signal came in between"
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
 def test_signals_at_once_do_not_break_the_cleaning_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,28 +68,6 @@ def test_signals_at_once_do_not_break_the_cleaning_up(
     code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
     assert (code, capfd.readouterr().err) == (130, "psp: Stopped.\n")
     assert cleaned == ["up"], "a second signal came in between"
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal")
-def test_an_interrupt_that_a_destructor_loses_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    OnlinePCA(1).fit(np.eye(3)).save(tmp_path / "m.psp")
-
-    class Held:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
-
-    def interrupted(*_: object) -> None:
-        held = Held()
-        del held
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            time.sleep(0.001)
-
-    monkeypatch.setattr(runs, "read_stored", interrupted)
-    code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
-    assert (code, capfd.readouterr().err) == (130, "psp: Stopped.\n")
 
 
 def _plant(folder: Path) -> Path:

@@ -170,7 +170,7 @@ class PipedFit(Process):
         self.model, self.written = folder / "m.psp", 0
         words = ("fit", "-", "--ids", "site", "--time-column", "time", "-k", K, "-o", self.model, "--monitor", folder / "a.csv")
         head = "time,site," + ",".join(f'"{name}"' for name in NAMES) + "\n"
-        more = ("--watch", "--port", 0, "--checkpoint-every", "1s", "--block", 200)
+        more = ("--watch", "--set", "port=0", "--checkpoint-every", "1s", "--set", "block=200")
         super().__init__(*words, *more, rows=head + self._lines(rows_of(200)))
 
     def _lines(self, X: Floats) -> str:

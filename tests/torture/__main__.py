@@ -48,7 +48,7 @@ def warm(folder: Path) -> None:
     for kind, maker in SOURCES.items():
         (folder / kind).mkdir()
         sources = maker(folder / kind, rows(200, 8, 0))
-        psp("fit", *sources, "-k", 2, "-o", folder / kind / "m.psp", "-q", *(["--features", 8] if kind == "raw" else []))()
+        psp("fit", *sources, "-k", 2, "-o", folder / kind / "m.psp", "-q", *(["--set", "features=8"] if kind == "raw" else []))()
     for D in (6, 40, 60):
         model = OnlinePCA(3, oversample=2).partial_fit(rows(300, D, 0))
         model.fit_next(rows(1, D, 0)[0])

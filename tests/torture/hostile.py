@@ -25,11 +25,23 @@ def data_files(folder: Path, chance: random.Random, count: int = 40) -> Tally:
         victim.write_bytes(new)
         output = folder / "m.psp"
         output.unlink(missing_ok=True)
-        arguments = ["fit", *sources, "-k", 2, "-o", output, "-q", "--max-memory", "200M", "--on-bad-row", chance.choice(["stop", "skip"])]
+        arguments = [
+            "fit",
+            *sources,
+            "-k",
+            2,
+            "-o",
+            output,
+            "-q",
+            "--set",
+            "max_memory=200M",
+            "--on-bad-row",
+            chance.choice(["stop", "skip"]),
+        ]
 
         def work(arguments: list[object] = arguments) -> int:
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-            return psp(*arguments, *(["--features", 5] if kind == "raw" else []))()
+            return psp(*arguments, *(["--set", "features=5"] if kind == "raw" else []))()
 
         ended = run(work, folder, 60.0)
         problem = complaint(ended)

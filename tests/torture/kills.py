@@ -89,10 +89,10 @@ def _options(kind: str, X: Floats, chance: random.Random) -> list[Any]:
         X[:, 0] = np.arange(len(X)) * 2.0
         found += ["--time-column", "x0", "--half-life", chance.choice(["2m", "1h"])]
     else:
-        found += ["--epochs", 2] if chance.random() < 0.3 else []
+        found += ["--set", "epochs=2"] if chance.random() < 0.3 else []
         found += ["--half-life", chance.choice([50, 2000])] if chance.random() < 0.3 else []
     found += ["--standardize"] if chance.random() < 0.2 and kind != "sparse" else []
-    found += ["--axes", "stable"] if chance.random() < 0.2 else []
+    found += ["--set", "axes=stable"] if chance.random() < 0.2 else []
     if kind != "sparse":
         found += ["--robust"] if chance.random() < 0.3 else []
         if chance.random() < 0.3:
@@ -108,11 +108,11 @@ def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
     kind, algorithm = chance.choice(list(SOURCES)), chance.choice(["", "", *ALGORITHMS])
     n, D = 6000, chance.choice([8, 40])
     X = rows(n, D, chance.randrange(1000))
-    options: list[Any] = ["-k", 3, "-q", "--block", 100]
-    options += ["--algorithm", algorithm] if algorithm else ["--oversample", 2, *_options(kind, X, chance)]
-    options += ["--features", D] if kind == "raw" else []
-    alarms = not algorithm and chance.random() < 0.3 and not {"--epochs", "--missing"} & set(options)
-    options += ["--shuffle-buffer", 300] if chance.random() < 0.3 and not alarms and "--time-column" not in options else []
+    options: list[Any] = ["-k", 3, "-q", "--set", "block=100"]
+    options += ["--algorithm", algorithm] if algorithm else ["--set", "oversample=2", *_options(kind, X, chance)]
+    options += ["--set", f"features={D}"] if kind == "raw" else []
+    alarms = not algorithm and chance.random() < 0.3 and not {"epochs=2", "--missing"} & set(options)
+    options += ["--set", "shuffle_buffer=300"] if chance.random() < 0.3 and not alarms and "--time-column" not in options else []
     sources = SOURCES[kind](folder, X)
 
     def fit(name: str, *more: Any) -> Callable[[], int]:
@@ -135,7 +135,7 @@ def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
         if ended.code is not None:  # it was done before
             break
     ended = run(fit("m", "--resume"), folder)
-    problem = complaint(ended, (0,)) or _compare(folder, n * (2 if "--epochs" in options else 1), kind == "sparse")
+    problem = complaint(ended, (0,)) or _compare(folder, n * (2 if "epochs=2" in options else 1), kind == "sparse")
     if problem:
         tally.lost.append(f"kills of {words}: {problem}")
     else:

@@ -130,7 +130,7 @@ def writers(folder: Path, chance: random.Random, count: int = 4) -> Tally:
     children = []
     for i, n in enumerate(sizes):
         np.save(folder / f"x{i}.npy", rows(n, 30, i))
-        arguments = ["fit", folder / f"x{i}.npy", "-k", 2, "-o", model, "-q", "--force", "--block", 10, "--checkpoint-every", 10]
+        arguments = ["fit", folder / f"x{i}.npy", "-k", 2, "-o", model, "-q", "--force", "--set", "block=10", "--checkpoint-every", 10]
         children.append((fork(psp(*arguments), folder / f"said{i}.txt"), folder / f"said{i}.txt"))
     for child, said in children:
         ended = wait(child, said)
@@ -169,7 +169,7 @@ def full_disks(folder: Path, chance: random.Random) -> Tally:
     tally = Tally(tried=1)
     source = folder / "x.npy"
     np.save(source, rows(2000, 200, 3))
-    options = ["-k", 8, "-q", "--block", 100, "--checkpoint-every", 100]
+    options = ["-k", 8, "-q", "--set", "block=100", "--checkpoint-every", 100]
     whole = folder / "whole.psp"
     problem = complaint(run(psp("fit", source, *options, "-o", whole), folder), (0,))
     size = whole.stat().st_size if whole.exists() else 0

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from online_psp.cli._errors import plain, say, usage
-from online_psp.cli._options import READING
 
 if TYPE_CHECKING:
     from online_psp.io.files import Output
@@ -33,13 +32,10 @@ def open_rows(names: Sequence[str], reading: Mapping[str, Any], quiet: bool) -> 
     """Open the source that a command line names; notes about it go to standard error."""
     from online_psp.io.sources import open_source
 
-    dtype = reading.get("dtype")
-    if dtype is not None and "features" not in reading and dtype not in ("float32", "float64"):
-        usage(f"--dtype must be float32 or float64, unless --features says that the data is raw binary; got {dtype}.")
     try:
         source = open_source(names[0] if len(names) == 1 else list(names), **reading)
     except TypeError as error:  # an unknown dtype
-        usage(f"--dtype: {error}." if dtype is not None else f"{', '.join(names)}: {error}.")
+        usage(f"dtype: {error}." if "dtype" in reading else f"{', '.join(names)}: {error}.")
     for sentence in [] if quiet else getattr(source, "notes", []):
         say(sentence)
     say_warnings(source)
@@ -53,19 +49,8 @@ def say_warnings(source: Any) -> None:
         say(found.pop(0))
 
 
-def holes_for(missing: Any) -> dict[str, str]:
-    """Options to read rows for a model that takes missing values, or does not."""
-    return {"missing": "keep"} if missing == "impute" else {}
-
-
-def load_fitted(path: Path) -> tuple[Any, dict[str, Any]]:
-    """A fitted model, and the header of its file."""
-    found = read_fitted(path)
-    return found.model, found.header
-
-
 def read_fitted(path: Path) -> Any:
-    """As `load_fitted`, with the monitor of the model if it has one: a `runs.Stored`."""
+    """A fitted model, the header of its file, and the monitor of the model if it has one: a `runs.Stored`."""
     from online_psp.io.model_file import ModelFileError
     from online_psp.io.runs import read_stored
 
@@ -81,26 +66,6 @@ def names_of(model: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def remembered_columns(header: Mapping[str, Any], names: Sequence[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that choose the columns that a model was fitted to, unless other columns are chosen now."""
-    reading = known_reading(header.get("reading"))
-    chosen = {key: reading[key] for key in ("columns", "exclude", "ids", "time_column") if reading.get(key)}
-    if not chosen or any(key in given for key in ("columns", "exclude")):
-        return {}
-    return {key: chosen[key] for key in ("columns", "exclude") if key in chosen} if names is None else {"columns": list(names)}
-
-
-def known_reading(stored: Any) -> dict[str, Any]:
-    """Reading options stored in a model file, which may come from anybody: only known ones of the right type, and no memory limit."""
-    kinds = {name: list if option.several else option.kind for name, option in READING.items() if name != "max_memory"}
-    found = stored if isinstance(stored, dict) else {}
-    return {
-        name: value
-        for name, value in found.items()
-        if name in kinds and type(value) is kinds[name] and (type(value) is not list or all(type(each) is str for each in value))
-    }
-
-
 _TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".xlsx")
 
 
@@ -114,23 +79,6 @@ def check_is_model(output: Path) -> None:
             f"{output} is named as a table, and what is written is a model; name it {other}, and write rows projected by it with psp "
             f"transform {other} … -o {output}."
         )
-
-
-def model_first(model: Path, sources: list[str]) -> tuple[Path, list[str]]:
-    """The model and the rows, if they were given the other way round."""
-    if len(sources) == 1 and not _is_model(model) and _is_model(sources[0]):
-        say(f"{sources[0]} is the model and {model} the rows; they are taken so.")
-        return Path(sources[0]), [str(model)]
-    return model, sources
-
-
-def _is_model(path: str | Path) -> bool:
-    from online_psp.io.model_file import ModelFileError, kind_of
-
-    try:
-        return bool(kind_of(path))
-    except (ModelFileError, OSError):
-        return False
 
 
 def check_not_source(output: Path, sources: Sequence[str]) -> None:
@@ -156,6 +104,6 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value))
 
 
-def plural(count: int, one: str, several: str | None = None) -> str:
+def plural(count: int, one: str) -> str:
     """``1 row``, ``2 rows``"""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+    return f"{count:,} {one if count == 1 else one + 's'}"

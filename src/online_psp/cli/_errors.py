@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from online_psp.cli.start import stop_at_once
-
 USAGE, DATA, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
-_STOPPED = "Stopped."
-_TIMER = getattr(signal, "SIGALRM", None)
-_ASK_AGAIN = 0.02  # seconds
-_QUIET = 1.0  # seconds
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_QUIET = 1.0  # seconds after a signal in which more of them add nothing
 
 #: The base class of the argument parser's errors, from Click or from Typer's copy of it.
 _ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -40,9 +36,9 @@ class CommandError(Exception):
         self.code = code
 
 
-def fail(sentence: str, code: int) -> CommandError:
-    """The exception that ends the command with this sentence and exit code."""
-    return CommandError(str(sentence), code)
+def usage(sentence: str) -> NoReturn:
+    """End the command because of how it was called."""
+    raise CommandError(sentence, USAGE)
 
 
 def plain(text: object) -> str:
@@ -59,16 +55,17 @@ def say(text: object) -> None:
 
 def explain(error: BaseException) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, _ParserError):
+        return _parser_sentence(error), USAGE
     from online_psp.engine.extras import MissingPackageError
     from online_psp.io.files import OutputError, OutputInUseError, OutputReplacedError
+    from online_psp.io.runs import RunError
     from online_psp.io.sources import MissingExtraError, UnknownSourceError
 
     code, sentence = DATA, str(error)
-    if isinstance(error, CommandError):
-        code = error.code
-    elif isinstance(error, _ParserError):
-        code, sentence = USAGE, _parser_sentence(error)
-    elif isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError):
+    if isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError | RunError):
         code = DATA if isinstance(error, OutputInUseError | OutputReplacedError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
@@ -77,7 +74,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     elif isinstance(error, OSError):
         sentence = f"{error.filename or 'Reading or writing'}: {str(error.strerror or error).rstrip('.')}."
     elif isinstance(error, MemoryError):
-        sentence = "There is not enough memory; a smaller --block, or fewer components, needs less."
+        sentence = "There is not enough memory; fewer rows at a time (--set block=…), or fewer components, need less."
     elif not isinstance(error, ValueError) or not sentence:  # not one of our own errors
         first = (sentence.strip().splitlines() or ["no more is known"])[0]
         sentence = f"{type(error).__name__}: {first.rstrip('.')}. {DEBUG} shows where it came from."
@@ -102,15 +99,14 @@ class Commands(TyperGroup):
         words = [word for word in words[:end] if word != DEBUG] + words[end:]
         if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
-        with warnings.catch_warnings(), _interruptible() as interrupt:
+        with warnings.catch_warnings(), _interruptible():
             warnings.showwarning = _show_warning
             try:
                 found = super().main(words, prog_name or "psp", standalone_mode=False, **extra)
                 code = found if isinstance(found, int) else 0
                 if code == INTERRUPTED:  # the parser swallows a KeyboardInterrupt silently
-                    say(_STOPPED)
+                    say("Stopped.")
             except (Exception, KeyboardInterrupt) as error:
-                interrupt.ended = True
                 if debug:
                     raise
                 code = _ended_by(error, words)
@@ -120,112 +116,49 @@ class Commands(TyperGroup):
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[_Interrupt]:
+def _interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; ignored signals stay ignored."""
     before: dict[int, Any] = {}
-    interrupt, unraisable = _Interrupt(), sys.unraisablehook
-    sys.unraisablehook = lambda found: interrupt.raise_again() if found.exc_type is KeyboardInterrupt else unraisable(found)
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGALRM", "SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, stop_at_once):
-                before[number] = signal.signal(number, interrupt)
+        handler = _interrupter()
+        for number in SIGNALS:
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                before[number] = signal.signal(number, handler)
     try:
-        yield interrupt
+        yield
     finally:
-        interrupt.forget()
-        sys.unraisablehook = unraisable
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
-class _Interrupt:
-    """A handler of signals that raises KeyboardInterrupt, but not while a module is being imported.
+def _interrupter() -> Callable[..., None]:
+    """A handler that raises KeyboardInterrupt; signals right after one ask for the same, and would break the cleaning up."""
+    quiet = -math.inf
 
-    Libraries do not expect it there: some lose it, some are left half loaded. While no output is held, the process ends at once. Later, the
-    first signal waits for the end of the import, which a timer checks; a second signal does not wait. Signals right after a
-    KeyboardInterrupt ask for the same: another one would break the cleaning up.
-    """
+    def interrupt(*_: object) -> None:
+        nonlocal quiet
+        if time.monotonic() >= quiet:
+            quiet = time.monotonic() + _QUIET
+            raise KeyboardInterrupt
 
-    def __init__(self) -> None:
-        self._came = 0
-        self._quiet = -math.inf  # time on the monotonic clock up to which signals add nothing
-        self.ended = False
-        """Whether the command has ended, and only its last sentence is to come."""
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._came += number != _TIMER
-        if not self._came or self.ended or time.monotonic() < self._quiet:
-            return
-        if self._came == 1 and _importing(frame):
-            if not _holding():
-                stop_at_once()
-            if _TIMER is not None and signal.getsignal(_TIMER) is self:
-                signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN)
-                return
-        self._quiet = time.monotonic() + _QUIET
-        raise KeyboardInterrupt
-
-    def raise_again(self) -> None:
-        """Raise a KeyboardInterrupt soon that was lost, as in a destructor."""
-        self._quiet = -math.inf
-        if _TIMER is not None and signal.getsignal(_TIMER) is self:
-            signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN)
-
-    def forget(self) -> None:
-        """Stop the timer."""
-        if _TIMER is not None and signal.getsignal(_TIMER) is self:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-
-
-def _holding() -> bool:
-    """Whether an output is held, which has to be released."""
-    files: Any = sys.modules.get("online_psp.io.files")
-    return files is not None and bool(files.HELD)
-
-
-def _importing(frame: FrameType | None) -> bool:
-    """Whether a frame is part of an import."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib."):
-            return True
-        frame = frame.f_back
-    return False
+    return interrupt
 
 
 def _ended_by(error: BaseException, words: Sequence[str]) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        say(_STOPPED)
+        say("Stopped.")
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
-        _silence()
+    if isinstance(error, BrokenPipeError):  # the reader of the output has closed it: the rest is not flushed into it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DATA
     sentence, code = explain(error)
-    if type(error).__name__ == "NoSuchOption" and (file := _file_with_dash(words)):
+    file = next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
+    if type(error).__name__ == "NoSuchOption" and file:
         sentence = f"{sentence} If the file {file} is meant, write ./{file}."
     if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been shown
         say(sentence)
     return code
 
 
-def _file_with_dash(words: Sequence[str]) -> str | None:
-    """The name of a file among the arguments that looks like an option."""
-    import os
-
-    return next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
-
-
-def _silence() -> None:
-    """Redirect standard output, so that the rest of it is not flushed into a closed pipe."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
     say(message)
-
-
-def usage(sentence: str) -> NoReturn:
-    """End the command because of how it was called."""
-    raise fail(sentence, USAGE)

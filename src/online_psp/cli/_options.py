@@ -1,7 +1,7 @@
 """Tables of the options that commands share, by the keyword of `open_source`, `OnlinePCA` or others that each becomes.
 
-An option that was not given is None, and is not passed on: defaults are those of the library, or of the resumed checkpoint.
-To add one, add a line.
+What people look for has a flag. Everything else is set by ``--set name=value``. What was not given is not passed on: defaults are those of
+the library, or of the resumed checkpoint. To add an option, add a line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -23,16 +23,12 @@ class Option(NamedTuple):
     """An option of the command line."""
 
     kind: Any
-    flags: tuple[str, ...]
     help: str
+    flags: tuple[str, ...] = ()
+    """None: it is set by ``--set``."""
     least: int | None = None
     convert: Callable[[Any], Any] | None = None
-    """Converts what the user typed to what the keyword takes."""
-
-    @property
-    def several(self) -> bool:
-        """Whether it may be repeated."""
-        return bool(self.kind == list[str])
+    """Converts what the user typed to what the keyword takes; a ValueError says what is wrong with it."""
 
 
 def _columns(texts: list[str]) -> list[str]:
@@ -46,7 +42,7 @@ def _bytes(text: str) -> int:
     """Parse ``500M``, ``2G``, or a number of bytes."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)i?b?", text.strip().lower(), re.ASCII)
     if not found or float(found[1]) <= 0:
-        usage(f"--max-memory must be a number of bytes, such as 500M or 2G; got {text}.")
+        raise ValueError(f"it is a number of bytes, such as 500M or 2G; got {text}")
     return int(float(found[1]) * 1000 ** " kmgt".index(found[2] or " "))
 
 
@@ -57,159 +53,155 @@ def _half_life(text: str) -> float | str:
     value: float | str = text
     with contextlib.suppress(ValueError):
         value = float(text)
-    try:
-        check_half_life(value)
-    except ValueError as error:
-        usage(f"--half-life: {error}")
+    check_half_life(value)
     return value
 
 
-def _missing(value: str) -> str:
-    if value not in ("error", "impute"):
-        usage(f"--missing must be error or impute; got {value}.")
-    return value
+def component_count(text: str) -> int | float:
+    """A whole number, or a share of the variance between 0 and 1."""
+    found: int | float = 0
+    with contextlib.suppress(ValueError):
+        found = int(text) if text.strip().isdecimal() else float(text)
+    if 0.0 < found < 1.0 or (isinstance(found, int) and found >= 1):
+        return found
+    return usage(f"-k is a number of components, at least 1, or a share of the variance between 0 and 1; got {text}.")
 
 
-def check_alpha(value: float) -> float:
-    """A level for limits."""
+def _alpha(value: float) -> float:
     if not 0.0 < value < 1.0:
-        usage(f"--alpha must be a probability between 0 and 1, such as 0.01; got {value}.")
+        raise ValueError(f"it is a probability between 0 and 1, such as 0.01; got {value}")
     return value
 
 
-def _on_drift(value: str) -> str:
-    if value not in ("flag", "reset"):
-        usage(f"--on-drift must be flag or reset; got {value}.")
-    return value
+def _one_of(*names: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"it is one of {', '.join(names)}; got {value}")
+        return value
 
+    return check
+
+
+def _image(text: str) -> tuple[int, ...]:
+    """The shape of pictures: ``28x28``, height first, or ``32x32x3``."""
+    found = re.fullmatch(r"(\d{1,6})[x×](\d{1,6})(?:[x×]([13]))?", text.strip().lower())
+    shape = tuple(int(part) for part in found.groups() if part is not None) if found else ()
+    if not shape or min(shape) < 1:
+        raise ValueError(f"it is height x width, such as 28x28, or 32x32x3 for colours; got {text!r}")
+    return shape
+
+
+ON_BAD_ROW = Option(str, "Row that cannot be used: stop (default) or skip.", ("--on-bad-row",), convert=_one_of("stop", "skip"))
+IMAGE = Option(str, "Size of the pictures that rows are: 28x28, height first.", ("--image",), convert=_image)
+ALPHA = Option(float, "Share of ordinary rows above each limit (0.01).", (), convert=_alpha)
 
 #: Keywords of `open_source`.
 READING: dict[str, Option] = {
-    "dtype": Option(str, ("--dtype",), "Working precision, float32 or float64; with --features, the dtype of the raw binary file."),
-    "features": Option(int, ("--features",), "Number of values per row of a raw binary file.", 1),
-    "columns": Option(
-        list[str], ("--columns",), "Columns to read: names, numbers from 0, ranges (2-5) or globs, comma-separated.", convert=_columns
-    ),
-    "exclude": Option(list[str], ("--exclude",), "Columns to leave out, written the same way.", convert=_columns),
-    "ids": Option(list[str], ("--ids",), "ID columns: not learned, copied to the output.", convert=_columns),
-    "time_column": Option(str, ("--time-column",), "Column with the time of each row; it is not learned."),
-    "header": Option(bool, ("--header/--no-header",), "Whether the first line of text has column names; detected by default."),
-    "delimiter": Option(str, ("--delimiter",), "Delimiter between values in text files; detected by default."),
-    "decimal": Option(str, ("--decimal",), "Decimal separator in text files, . or , (detected by default)."),
-    "thousands": Option(str, ("--thousands",), "Sign between thousands in text files, as in 1,234.5 (detected by default)."),
-    "na_values": Option(
-        list[str], ("--na-values",), "Strings to read as missing values, comma-separated, besides the usual ones.", convert=_columns
-    ),
-    "comment": Option(str, ("--comment",), "Skip lines that begin with this."),
-    "skip_rows": Option(int, ("--skip-rows",), "Number of lines to skip at the beginning of a text file.", 0),
-    "encoding": Option(str, ("--encoding",), "Encoding of text files; detected by default."),
-    "keep_index": Option(bool, ("--keep-index",), "Keep an unnamed first column of row numbers as a feature."),
-    "final": Option(
-        bool, ("--final/--growing",), "Take a last line without a newline as complete, or (--growing) wait for the rest of it."
-    ),
-    "max_memory": Option(
-        str, ("--max-memory",), "Memory limit for a block of rows (500M, 2G); a quarter of RAM by default.", convert=_bytes
-    ),
+    "columns": Option(list[str], "Columns to read: names, numbers from 0, ranges (2-5) or globs.", ("--columns",), convert=_columns),
+    "exclude": Option(list[str], "Columns to leave out.", ("--exclude",), convert=_columns),
+    "ids": Option(list[str], "ID columns: not learned, copied to the output.", ("--ids",), convert=_columns),
+    "time_column": Option(str, "Column with the time of each row; it is not learned.", ("--time-column",)),
+    "header": Option(bool, "Whether text begins with names (detected).", ("--header/--no-header",)),
+    "delimiter": Option(str, "Delimiter of text (detected).", ("--delimiter",)),
+    "na_values": Option(list[str], "More texts that stand for missing values.", ("--na-values",), convert=_columns),
+    "on_bad_row": ON_BAD_ROW,
+    "comment": Option(str, "Skip lines of text that begin with this."),
+    "decimal": Option(str, "Decimal sign in text, . or , (detected)."),
+    "dtype": Option(str, "Working precision, float32 or float64; of raw binary data, its type."),
+    "encoding": Option(str, "Encoding of text (detected)."),
+    "features": Option(int, "Number of values per row of raw binary data.", least=1),
+    "final": Option(bool, "Whether a last line without a line end is a row."),
+    "keep_index": Option(bool, "Keep an unnamed first column of row numbers as a feature."),
+    "max_memory": Option(str, "Memory for a block of rows (500M, 2G); a quarter of RAM by default.", convert=_bytes),
+    "skip_rows": Option(int, "Number of lines to skip at the beginning of text.", least=0),
+    "thousands": Option(str, "Sign between thousands in text, as in 1,234.5 (detected)."),
 }
 
 #: Parameters of `OnlinePCA`.
 SETTINGS: dict[str, Option] = {
-    "algorithm": Option(str, ("--algorithm",), "Fit the paper's algorithm as it is, with nothing centred: fsm, sm, ipca or ccipca."),
-    "oversample": Option(int, ("--oversample",), "Extra directions to keep beyond the components; K + 32 by default.", 0),
-    "center": Option(bool, ("--center/--no-center",), "Subtract the mean, which is learned along the way."),
-    "standardize": Option(bool, ("--standardize",), "Divide every feature by its standard deviation: PCA of the correlation matrix."),
-    "whiten": Option(bool, ("--whiten",), "Scale scores to unit variance."),
-    "half_life": Option(
-        str,
-        ("--half-life",),
-        "Forget: the number of rows (10000), or the time (1h, with --time-column), after which a row counts half.",
-        convert=_half_life,
-    ),
-    "missing": Option(
-        str, ("--missing",), "What to do with missing values: error (the default), or impute to learn from the others.", convert=_missing
-    ),
-    "robust": Option(bool, ("--robust",), "Give less weight to rows that are far from all others."),
-    "axes": Option(str, ("--axes",), "principal, or stable for axes that change smoothly over time."),
+    "standardize": Option(bool, "Divide every feature by its standard deviation.", ("--standardize",)),
+    "half_life": Option(str, "Forget: rows (10000) or time (1h) after which a row counts half.", ("--half-life",), convert=_half_life),
+    "missing": Option(str, "Missing values: error, or impute: learn from the others.", ("--missing",), convert=_one_of("error", "impute")),
+    "robust": Option(bool, "Give less weight to rows that are far from all others.", ("--robust",)),
+    "algorithm": Option(str, "The paper's algorithm as it is, nothing centred: fsm, sm, ipca, ccipca.", ("--algorithm",)),
+    "axes": Option(str, "principal, or stable for axes that change smoothly over time.", convert=_one_of("principal", "stable")),
+    "center": Option(bool, "Subtract the mean, which is learned along the way."),
+    "oversample": Option(int, "Directions to keep beyond the components; K + 32 by default.", least=0),
+    "whiten": Option(bool, "Scale scores to unit variance."),
 }
 
-#: Keywords of `runs.start`.
+#: Of a run over a source.
 FEEDING: dict[str, Option] = {
-    "block": Option(int, ("--block",), "Number of rows to read at a time.", 1),
-    "epochs": Option(int, ("--epochs",), "Number of passes over the source.", 1),
-    "shuffle_buffer": Option(int, ("--shuffle-buffer",), "Shuffle rows within windows of N; 0 keeps their order.", 0),
-    "seed": Option(int, ("--seed",), "Seed for shuffling.", 0),
+    "at_end": Option(bool, "With --resume: the pipe begins where the last one ended."),
+    "block": Option(int, "Number of rows to read at a time.", least=1),
+    "epochs": Option(int, "Number of passes over the source.", least=1),
+    "seed": Option(int, "Seed for shuffling.", least=0),
+    "shuffle_buffer": Option(int, "Shuffle rows within windows of N; 0 keeps their order.", least=0),
 }
 
 #: Of `Monitor`, and the table that it writes.
 MONITORING: dict[str, Option] = {
-    "monitor": Option(Path, ("--monitor",), "Score each row before it is learned, detect drift, and write both to this CSV file."),
-    "alpha": Option(float, ("--alpha",), "Fraction of normal rows above each limit; 0.01 by default.", convert=check_alpha),
-    "learn_outliers": Option(
-        bool, ("--learn-outliers/--skip-outliers",), "Whether to learn rows above a limit; by default they are learned."
-    ),
-    "on_drift": Option(
-        str,
-        ("--on-drift",),
-        "What to do when the stream drifts: flag it, or reset the model to the rows since the change.",
-        convert=_on_drift,
-    ),
-    "fail_on_drift": Option(bool, ("--fail-on-drift",), "Exit with code 3 if the stream has drifted; rows are learned all the same."),
+    "monitor": Option(Path, "Score each row before it is learned, look for drift; write both to this CSV.", ("--monitor",)),
+    "fail_on_drift": Option(bool, "Exit with code 3 if the stream has drifted.", ("--fail-on-drift",)),
+    "alpha": ALPHA,
+    "learn_outliers": Option(bool, "Whether to learn rows above a limit; they are by default."),
+    "on_drift": Option(str, "flag, or reset to begin anew from the rows since the change.", convert=_one_of("flag", "reset")),
+    "run_length": Option(float, "Ordinary rows per false alarm of drift (100000)."),
 }
-
-
-def image_size(text: str) -> tuple[int, ...]:
-    """The shape of pictures from what a user typed: ``28x28``, height first, or ``32x32x3``."""
-    found = re.fullmatch(r"(\d{1,6})[x×](\d{1,6})(?:[x×]([13]))?", text.strip().lower())
-    shape = tuple(int(part) for part in found.groups() if part is not None) if found else ()
-    if not shape or min(shape) < 1:
-        usage(f"--image: The size of pictures is height x width, such as 28x28, or 32x32x3 for colours; got {text!r}.")
-    return shape
-
-
-PICTURE = "Size of the images that rows are, height x width (28x28); known for image files, and remembered."
 
 #: Of a live page.
 SERVING: dict[str, Option] = {
-    "open": Option(bool, ("--open",), "Open the page in a browser."),
-    "port": Option(int, ("--port",), "Port to serve the page at, 5006 by default; if it is busy, the next free one.", 0),
-    "image": Option(str, ("--image",), PICTURE, convert=image_size),
+    "open": Option(bool, "Open the page in a browser.", ("--open",)),
+    "port": Option(int, "Port of the page, 5006 by default; the next one that is free.", ("--port",), 0),
+    "image": IMAGE,
 }
 
 #: Of the live page of a fit.
-WATCHING: dict[str, Option] = {"watch": Option(bool, ("--watch",), "Serve a live page of the fit on this machine."), **SERVING}
+WATCHING: dict[str, Option] = {
+    "watch": Option(bool, "Serve a live page of the fit on this machine.", ("--watch",)),
+    **{name: option if name == "image" else option._replace(flags=()) for name, option in SERVING.items()},
+}
 
 # Options with one meaning everywhere.
-Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Most threads for matrix products; as many as pay off by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output at the end.")]
-OnBadRow = Annotated[str, typer.Option(help="What to do with a row that cannot be used: stop or skip.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Most threads for matrix products.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
 
-
-def check_on_bad_row(value: str) -> None:
-    if value not in ("stop", "skip"):
-        usage(f"--on-bad-row must be stop or skip; got {value}.")
+_PANELS = {
+    "settings": "Model",
+    "monitoring": "Monitoring",
+    "reading": "Reading files",
+    "watching": "Live page",
+    "serving": "Live page",
+}
+_WORDS = {**dict.fromkeys(("yes", "true", "on", "1"), True), **dict.fromkeys(("no", "false", "off", "0"), False)}
 
 
 def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command all options of some tables; the given ones are passed as one dictionary per table, under its name."""
+    flagged = {name: option for table in tables.values() for name, option in table.items() if option.flags}
+    others = {name: option for table in tables.values() for name, option in table.items() if not option.flags}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
+            given = {name: value for name in flagged if (value := arguments.pop(name)) not in (None, [])}
+            given = {name: _converted(flagged[name], flagged[name].flags[-1], value) for name, value in given.items()}
+            given |= dict(_settings(arguments.pop("set_") or [], others, flagged)) if others else {}
             for group, table in tables.items():
-                taken = {name: arguments.pop(name) or None if table[name].several else arguments.pop(name) for name in table}
-                arguments[group] = {
-                    name: value if table[name].convert is None else table[name].convert(value)  # type: ignore[misc]
-                    for name, value in taken.items()
-                    if value is not None
-                }
+                arguments[group] = {name: given[name] for name in table if name in given}
             command(**arguments)
 
         own = inspect.signature(command, eval_str=True)
         kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values() if each.name not in tables]
-        added = [_parameter(name, option, _PANELS[group]) for group, table in tables.items() for name, option in table.items()]
+        added = [
+            _parameter(name, option, _PANELS.get(group, "Options"))
+            for group, table in tables.items()
+            for name, option in table.items()
+            if option.flags
+        ]
+        added += [_set_parameter(others)] if others else []
         run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in (*kept, *added)}
         return run
@@ -217,16 +209,49 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
     return decorate
 
 
-_PANELS = {
-    "settings": "Model",
-    "feeding": "Feeding rows",
-    "monitoring": "Monitoring",
-    "reading": "Reading files",
-    "watching": "Live page",
-    "serving": "Live page",
-}
-
-
 def _parameter(name: str, option: Option, panel: str) -> inspect.Parameter:
     found = typer.Option(*option.flags, min=option.least, help=option.help, show_default=False, rich_help_panel=panel)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[option.kind | None, found])
+
+
+def _set_parameter(others: Mapping[str, Option]) -> inspect.Parameter:
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return [(f"{name}=", option.help) for name, option in sorted(others.items()) if f"{name}=".startswith(incomplete)]
+
+    names = f"Any other setting: {', '.join(sorted(others))}. May be repeated."
+    found = typer.Option("--set", metavar="name=value", help=names, autocompletion=complete, show_default=False)
+    return inspect.Parameter("set_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, found])
+
+
+def _settings(texts: list[str], others: Mapping[str, Option], flagged: Mapping[str, Option]) -> Iterator[tuple[str, Any]]:
+    """The names and values of ``--set``."""
+    for text in texts:
+        name, sign, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if name in flagged:
+            usage(f"{name} has an option of its own: {flagged[name].flags[-1]}.")
+        if name not in others or not sign:
+            what = f"{name} needs a value" if name in others else f"there is no setting {name}"
+            usage(f"--set {text}: {what}; write --set name=value with one of {', '.join(sorted(others))}.")
+        option, shown = others[name], f"--set {name}"
+        if option.kind is bool:
+            if value.lower() not in _WORDS:
+                usage(f"{shown}: it is yes or no; got {value}.")
+            yield name, _WORDS[value.lower()]
+            continue
+        try:
+            found = option.kind(value)
+        except ValueError:
+            usage(f"{shown}: it is a {'whole number' if option.kind is int else 'number'}; got {value!r}.")
+        if option.least is not None and found < option.least:
+            usage(f"{shown}: it is at least {option.least}; got {value}.")
+        yield name, _converted(option, shown, found)
+
+
+def _converted(option: Option, shown: str, value: Any) -> Any:
+    if option.convert is None:
+        return value
+    try:
+        return option.convert(value)
+    except ValueError as error:
+        usage(f"{shown}: {str(error).rstrip('.')}.")

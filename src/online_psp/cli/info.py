@@ -23,7 +23,7 @@ def info(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Show the contents of a model file: settings, samples seen, source and position, variances."""
+    """Show what a model file holds: settings, samples, source, variances, alarms."""
     from online_psp.io import runs
 
     fitted, header, monitor = runs.read_stored(model)

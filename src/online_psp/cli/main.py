@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +11,11 @@ import typer
 from online_psp.cli._errors import DEBUG, Commands
 from online_psp.cli.datasets import datasets
 from online_psp.cli.fit import fit, update
-from online_psp.cli.impute import impute
 from online_psp.cli.info import info
 from online_psp.cli.merge import merge
 from online_psp.cli.plot import plot
-from online_psp.cli.score import score
 from online_psp.cli.suite import bench, evaluate, leaderboard, reproduce
-from online_psp.cli.transform import transform
+from online_psp.cli.tables import impute, score, transform
 from online_psp.cli.watch import watch
 
 _NEXT = """
@@ -27,6 +26,7 @@ Next:
   the documentation            make docs, then open docs/_build/html/index.html
 """
 
+_MEASURE = "Measure and reproduce"
 _HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="psp", cls=Commands, help="Streaming principal subspace projection and online PCA.", no_args_is_help=True, context_settings=_HELP
@@ -49,20 +49,24 @@ def main(
     """Streaming principal subspace projection and online PCA."""
 
 
-app.command()(fit)
-app.command()(update)
-app.command()(transform)
-app.command()(score)
-app.command()(impute)
-app.command()(info)
-app.command()(merge)
-app.command()(plot)
-app.command()(watch)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "fit": fit,
+    "update": update,
+    "transform": transform,
+    "score": score,
+    "impute": impute,
+    "info": info,
+    "merge": merge,
+    "plot": plot,
+    "watch": watch,
+}
+for name, command in _COMMANDS.items():
+    app.command(name, rich_help_panel="Rows and models")(command)
 
 
-@app.command()
+@app.command(rich_help_panel=_MEASURE)
 def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("psp-demo.png")) -> None:
-    """Components form from a stream of pictures, a stream drifts, holes are filled: ten seconds, one picture, no download."""
+    """Components form, a stream drifts, holes are filled: ten seconds, one picture."""
     from online_psp.engine.extras import need_matplotlib
 
     need_matplotlib("psp demo")
@@ -80,11 +84,9 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
     console.print(_NEXT, markup=False)
 
 
-app.command()(reproduce)
-app.command()(evaluate)
-app.command()(leaderboard)
-app.add_typer(datasets, name="datasets")
-app.command()(bench)
+for command in (bench, evaluate, reproduce, leaderboard):
+    app.command(rich_help_panel=_MEASURE)(command)
+app.add_typer(datasets, name="datasets", rich_help_panel=_MEASURE)
 
 
 if __name__ == "__main__":

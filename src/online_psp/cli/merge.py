@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._common import check_is_model, echo, image_shape, load_fitted, names_of, plural, print_json, writing
+from online_psp.cli._common import check_is_model, echo, image_shape, names_of, plural, print_json, read_fitted, writing
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import AsJson, Force, Quiet
 
@@ -29,11 +29,11 @@ def merge(
         from online_psp.io.runs import give_names, take_names, write_model
         from online_psp.io.sources import SourceError
 
-        merged, header = load_fitted(models[0])
+        merged, header = read_fitted(models[0])[:2]
         names = names_of(merged)
         take_names(merged)
         for path in models[1:]:
-            other, _ = load_fitted(path)
+            other = read_fitted(path).model
             own = names_of(other)
             take_names(other)
             _check_names(names, own, path, models[0])

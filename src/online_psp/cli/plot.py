@@ -9,24 +9,24 @@ from typing import Annotated, Any
 import typer
 
 from online_psp.cli._charts import draw_scores, read_table
-from online_psp.cli._common import check_not_source, echo, image_shape, load_fitted, writing
+from online_psp.cli._common import check_not_source, echo, image_shape, read_fitted, writing
 from online_psp.cli._errors import usage
-from online_psp.cli._options import PICTURE, Force, Quiet, image_size
-from online_psp.cli._page import check_image
+from online_psp.cli._options import IMAGE, Force, Quiet, grouped
 from online_psp.engine.extras import need_matplotlib
 
 _SUFFIXES = (".png", ".pdf", ".svg", ".jpg")
 _PICTURES = 24
 
 
+@grouped(picture={"image": IMAGE})
 def plot(
     model: Annotated[Path, typer.Argument(help="Model file, or a CSV table from psp score or psp fit --monitor.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Image file: .png, .pdf, .svg or .jpg.")],
-    image: Annotated[str | None, typer.Option(help=PICTURE)] = None,
+    picture: dict[str, Any],
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plot the variances of a model, and its components if they are images; or T² and SPE of a table, with limits and alarms."""
+    """Plot variances and pictures of a model, or T² and SPE of a table."""
     if output.suffix not in _SUFFIXES:
         usage(f"The output must end in {', '.join(_SUFFIXES)}; got {output}.")
     need_matplotlib("psp plot")
@@ -37,10 +37,12 @@ def plot(
         if model.suffix.lower() == ".csv":
             figure = draw_scores(read_table(model), model.name)
         else:
-            fitted, header = load_fitted(model)
-            shape = None if image is None else image_size(image)
-            check_image(shape, fitted.n_features_in_)
-            figure = _draw(fitted, shape or _shape(image_shape(header), fitted), model.name)
+            from online_psp.io.runs import check_image
+
+            stored, shape = read_fitted(model), picture.get("image")
+            if shape is not None:
+                check_image(shape, stored.model.n_features_in_)
+            figure = _draw(stored.model, shape or _shape(image_shape(stored.header), stored.model), model.name)
         with replacing(target) as file:
             figure.savefig(file, dpi=130, format=output.suffix[1:])
     if not quiet:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from online_psp.cli._errors import DATA, INTERRUPTED, fail, say, usage
+from online_psp.cli._errors import DATA, INTERRUPTED, CommandError, say, usage
 
 
 class Which(StrEnum):
@@ -57,11 +57,11 @@ def _stoppable(stopped: str = "Stopped. What was done is saved: the same command
     try:
         yield
     except KeyboardInterrupt:
-        raise fail(stopped, INTERRUPTED) from None
+        raise CommandError(stopped, INTERRUPTED) from None
     except (TypeError, FileNotFoundError) as error:
         if getattr(error, "filename", None) is not None:
             raise
-        raise fail(str(error), DATA) from error
+        raise CommandError(str(error), DATA) from error
 
 
 def _default_jobs() -> int:
@@ -113,7 +113,9 @@ def reproduce(
     ] = None,
     data_home: DataHome = None,
 ) -> None:
-    """Reproduce the paper's figures, with a report and verdicts. An interrupted run continues where it stopped."""
+    """Reproduce the paper's figures, with a report and verdicts.
+
+    An interrupted run continues where it stopped."""
     from rich.console import Console
 
     from online_psp.engine.extras import need_pages
@@ -177,7 +179,9 @@ def evaluate(
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes; more than one makes timings less reliable.")] = 1,
     data_home: DataHome = None,
 ) -> None:
-    """Compare your algorithm with the built-in ones on your data: error, time and memory, each in its own process.
+    """Compare your algorithm with the built-in ones on your data.
+
+    Error, time and memory of each, in a process of its own.
 
     An algorithm is anything with fit_next and get_components, with partial_fit and components_, or with learn_one and transform_one.
     """
@@ -216,7 +220,9 @@ def leaderboard(
     rows: Annotated[list[Path], typer.Argument(help="Result files written by psp evaluate.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("leaderboard.html"),
 ) -> None:
-    """Combine evaluations into one ranked page: every algorithm on every track, with bootstrap intervals."""
+    """Combine evaluations into one ranked page.
+
+    Every algorithm on every track, with bootstrap intervals."""
     from rich.console import Console
 
     from online_psp.engine.extras import need_pages
@@ -249,7 +255,9 @@ def bench(
     rows: Annotated[int | None, typer.Option(min=32, help="Maximum number of rows per data set; 20,000 by default.")] = None,
     out: Annotated[Path, typer.Option(help="Output folder for rows, picture and tables.")] = Path("psp-bench"),
 ) -> None:
-    """Benchmarks: other libraries on the same rows (time, error, memory), or studies of this package: speed, tracking, holes, scale, …"""
+    """Benchmark other libraries on the same rows, or study this package.
+
+    Other libraries: time, error, memory. Studies: speed, tracking, holes, scale, …"""
     from rich.console import Console
 
     from online_psp.engine.extras import need_pages

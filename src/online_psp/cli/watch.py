@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from online_psp.cli._options import SERVING, grouped
-from online_psp.cli._page import announce, check_image, served
+from online_psp.cli._page import announce, served, until_interrupted
 
 _EVERY = 0.5  # seconds between two looks at the file
 
@@ -25,20 +22,18 @@ def watch(
         typer.Option("--monitor", help="Table written by psp fit --monitor, to show all scores instead of the newest."),
     ] = None,
 ) -> None:
-    """Show a model file on a live page, as another process rewrites it, until Ctrl-C."""
+    """Show a model file on a live page, as another process rewrites it."""
+    from online_psp.io.runs import check_image
     from online_psp.watch.file import ModelFile
     from online_psp.watch.server import Server
 
-    file = ModelFile(model, monitor, serving.get("image"))
+    image = serving.get("image")
+    file = ModelFile(model, monitor, image)
     file.look()
-    check_image(serving.get("image"), file.features)
+    if image is not None:
+        check_image(image, file.features)
     server = served(Server, serving)
     server.publish(file.document())
     announce(server.url, server.port, serving)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(_EVERY)
-            if file.look():
-                server.publish(file.document())
+    until_interrupted(_EVERY, lambda: server.publish(file.document()) if file.look() else None)
     server.close()

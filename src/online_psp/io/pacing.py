@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-_PUT_OFF = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name))
+_PUT_OFF = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Timer:
@@ -85,7 +85,7 @@ class Stop:
 
 @contextlib.contextmanager
 def unbroken() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM, SIGHUP, and SIGALRM, by which a handler may pass them on, to the end of the block."""
+    """Defer SIGINT, SIGTERM and SIGHUP to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -48,11 +48,11 @@ def test_a_line_that_was_held_back_is_told(tmp_path: Path) -> None:
         put(tmp_path / f"{i}.csv", "\n".join(lines(part)))
     for sources, rows in ((["0.csv"], 29), (["0.csv", "1.csv"], 58)):
         output = tmp_path / f"{rows}.psp"
-        code, _, said = run("fit", *(tmp_path / name for name in sources), "-k", 1, "-o", output, "--growing")
+        code, _, said = run("fit", *(tmp_path / name for name in sources), "-k", 1, "-o", output, "--set", "final=no")
         assert code == 0, said
         assert OnlinePCA.load(output).n_samples_seen_ == rows
         assert said.count("has no line end and was held back") == len(sources), said
-    code, _, said = run("transform", output, tmp_path / "0.csv", "-o", "-", "--growing")
+    code, _, said = run("transform", output, tmp_path / "0.csv", "-o", "-", "--set", "final=no")
     assert said.count("has no line end and was held back") == 1, said
 
 
@@ -75,7 +75,7 @@ def test_a_number_that_may_stand_for_nothing_is_told_once(tmp_path: Path) -> Non
     holed = clean()
     holed[[4, 50], 2] = -999.0
     source, model = put(tmp_path / "x.csv", lines(holed)), tmp_path / "m.psp"
-    code, _, said = run("fit", source, "-k", 2, "-o", model, "--block", 9, "-q")
+    code, _, said = run("fit", source, "-k", 2, "-o", model, "--set", "block=9", "-q")
     assert code == 0
     assert said.count("-999 in column 2 ('heat') is far from its other values") == 1, said
     code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "-q", "--na-values", "-999", "--on-bad-row", "skip")
@@ -235,9 +235,11 @@ def test_a_model_does_not_go_to_standard_output(table: Path, tmp_path: Path, mon
 def test_options_without_effect_are_told(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, clean())
-    code, _, err = run("fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--skip-rows", 3, "--na-values", "-999", "--delimiter", ";")
+    code, _, err = run(
+        "fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--set", "skip_rows=3", "--na-values", "-999", "--delimiter", ";"
+    )
     assert code == 0
-    assert err.splitlines() == [f"psp: {option} is for text, and has no effect on {path}" for option in ("--delimiter", "--skip-rows")]
+    assert err.splitlines() == [f"psp: {option} is for text, and has no effect on {path}" for option in ("delimiter", "skip_rows")]
 
 
 def test_rows_of_a_workbook_that_are_skipped_are_part_of_a_run(tmp_path: Path) -> None:
@@ -247,9 +249,9 @@ def test_rows_of_a_workbook_that_are_skipped_are_part_of_a_run(tmp_path: Path) -
         book.active.append(row)
     book.active["B31"] = "broken"
     book.save(tmp_path / "x.xlsx")
-    fit = ("fit", tmp_path / "x.xlsx", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--block", 10)
+    fit = ("fit", tmp_path / "x.xlsx", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--set", "block=10")
     assert "'broken'" in run(*fit)[2]
-    code, _, err = run(*fit, "--resume", "--skip-rows", 5)
+    code, _, err = run(*fit, "--resume", "--set", "skip_rows=5")
     assert code == 1
     assert "The source was read with skip rows: none, and now with skip rows: 5." in err
 

@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_library(tmp_path: Path, plain: tuple[Path, Path
     names = [f"x{i}" for i in range(D)]
     lines = [",".join(names[::-1])] + [",".join(map(repr, row)) for row in X[:, ::-1].tolist()]
     (tmp_path / "turned.csv").write_text("\n".join(lines) + "\n")
-    done = psp("score", model, tmp_path / "turned.csv", "-o", tmp_path / "s.csv", "--alpha", 0.05, "--block", 16)
+    done = psp("score", model, tmp_path / "turned.csv", "-o", tmp_path / "s.csv", "--alpha", 0.05, "--set", "block=16")
     assert "without --monitor" in done.stderr
     assert cells(tmp_path / "s.csv")[0] == HEAD
     assert cells(tmp_path / "s.csv")[1][0] == "1"
@@ -102,12 +102,12 @@ def test_bad_rows_keep_their_place_and_ids_are_carried(tmp_path: Path, plain: tu
     done = psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.csv", code=1)
     assert "row 4" in done.stderr
     assert not (tmp_path / "s.csv").exists()
-    psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.csv", "--on-bad-row", "skip", "--block", 3)
+    psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.csv", "--on-bad-row", "skip", "--set", "block=3")
     found = cells(tmp_path / "s.csv")
     assert found[0] == ["id", *HEAD]
     assert found[4] == ["r3", "4", "", "", "", "", ""]
     assert [line[:2] for line in found[1:]] == [[f"r{i}", str(i + 1)] for i in range(20)]
-    psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.parquet", "--on-bad-row", "skip", "--block", 3)
+    psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.parquet", "--on-bad-row", "skip", "--set", "block=3")
     table = pq.read_table(tmp_path / "s.parquet")
     assert table.column("row").to_pylist() == list(range(1, 21))
     assert table.column("outlier").to_pylist()[2:5] == [0, None, 0]
@@ -144,7 +144,7 @@ def test_a_monitored_model_knows_its_limits(tmp_path: Path) -> None:
     X = rng.standard_normal((3000, D)) * [6, 5, 2, 0.1, 0.1, 0.1, 0.1, 0.1]
     source = write_csv(tmp_path / "x.csv", X[:2000])
     other = write_csv(tmp_path / "y.csv", X[2000:])
-    model, _, _ = monitored(tmp_path, source, "--alpha", 0.02, "-q")
+    model, _, _ = monitored(tmp_path, source, "--set", "alpha=0.02", "-q")
     done = psp("score", model, other, "-o", tmp_path / "s.csv")
     assert "SPE" not in done.stderr
     found = numbers(tmp_path / "s.csv")
@@ -161,7 +161,9 @@ def test_a_monitored_model_knows_its_limits(tmp_path: Path) -> None:
 def test_the_table_is_what_a_monitor_says(tmp_path: Path) -> None:
     X = stream(900, 150)
     source = write_csv(tmp_path / "x.csv", X)
-    model, table, done = monitored(tmp_path, source, "--json", "--alpha", 0.02, "--skip-outliers", "--on-drift", "reset", "--block", 97)
+    model, table, done = monitored(
+        tmp_path, source, "--json", "--set", "alpha=0.02", "--set", "learn_outliers=no", "--set", "on_drift=reset", "--set", "block=97"
+    )
     monitor = Monitor(OnlinePCA(K), alpha=0.02, learn_outliers=False, on_drift="reset")
     expected = monitor.update(X)
     found, lines = numbers(table), cells(table)
@@ -191,7 +193,7 @@ def test_half_lives_in_time_and_standardised_features(tmp_path: Path, checkpoint
     lines = [",".join(map(repr, row)) for row in np.column_stack([times, X]).tolist()]
     source = tmp_path / "x.csv"
     source.write_text("\n".join([",".join(names), *lines]) + "\n")
-    options = ["--half-life", "4min", "--time-column", "when", "--standardize", "--block", 64, "--checkpoint-every", 150, "-q"]
+    options = ["--half-life", "4min", "--time-column", "when", "--standardize", "--set", "block=64", "--checkpoint-every", 150, "-q"]
     model, table, _ = monitored(tmp_path, source, *options)
     monitor = Monitor(OnlinePCA(K, half_life="4min", standardize=True))
     expected = monitor.update(X, times)
@@ -244,7 +246,7 @@ def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[P
 def test_a_killed_run_is_resumed_with_its_table(tmp_path: Path, checkpoints: list[tuple[Path, int]]) -> None:
     """From each checkpoint, with a table that had gone further and ends in half a line: the same model and table, byte for byte."""
     source = write_csv(tmp_path / "x.csv", stream(500, 100))
-    options = ("--block", 50, "--checkpoint-every", 150, "-q")
+    options = ("--set", "block=50", "--checkpoint-every", 150, "-q")
     model, table, _ = monitored(tmp_path, source, *options)
     whole, end = table.read_bytes(), model.read_bytes()
     copies = list(checkpoints)
@@ -260,7 +262,7 @@ def test_a_killed_run_is_resumed_with_its_table(tmp_path: Path, checkpoints: lis
 
 def test_a_run_killed_before_its_first_checkpoint_leaves_a_table_that_it_can_take_up(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "x.csv", stream(300))
-    options = ("--block", 50, "-q")
+    options = ("--set", "block=50", "-q")
     model, table, _ = monitored(tmp_path, source, *options)
     whole, end = table.read_bytes(), model.read_bytes()
     within = whole.index(b"\n40,") + 2  # the first checkpoint comes after row 50
@@ -281,11 +283,11 @@ def test_a_run_killed_before_its_first_checkpoint_leaves_a_table_that_it_can_tak
 def test_a_full_disk_leaves_a_table_that_can_be_continued(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "x.csv", stream(1500))
     (tmp_path / "whole").mkdir()
-    complete, expected, _ = monitored(tmp_path / "whole", source, "-q", "--block", 50)
+    complete, expected, _ = monitored(tmp_path / "whole", source, "-q", "--set", "block=50")
     size = complete.stat().st_size + 5000
     assert size < 0.8 * expected.stat().st_size, "the table should be what the disk is too small for"
     model, table = tmp_path / "m.psp", tmp_path / "alarms.csv"
-    options = ("--block", 50, "-q", "--checkpoint-every", 100, "--monitor", table)
+    options = ("--set", "block=50", "-q", "--checkpoint-every", 100, "--monitor", table)
     done = psp("fit", source, "-k", K, "-o", model, *options, code=1, file_size=size)
     assert "alarms.csv: " in done.stderr
     assert size - 5000 < table.stat().st_size <= size
@@ -316,10 +318,10 @@ def test_what_cannot_be_continued_is_refused_and_nothing_changes(tmp_path: Path,
     changed, short = kept.replace(b"\n200,", b"\n201,"), kept[:-5]
     cases: list[tuple[bytes | None, list[Any], int, str]] = [
         (kept, resume, 2, "--monitor"),
-        (kept, [*resume, "--monitor", table, "--alpha", 0.5], 2, "alpha = 0.01"),
-        (kept, [*resume, "--monitor", table, "--skip-outliers"], 2, "learn_outliers"),
-        (kept, [*resume, "--monitor", table, "--on-drift", "reset"], 2, "on_drift"),
-        (kept, [*resume, "--monitor", table, "--epochs", 3], 2, "--epochs"),
+        (kept, [*resume, "--monitor", table, "--set", "alpha=0.5"], 2, "alpha = 0.01"),
+        (kept, [*resume, "--monitor", table, "--set", "learn_outliers=no"], 2, "learn_outliers"),
+        (kept, [*resume, "--monitor", table, "--set", "on_drift=reset"], 2, "on_drift"),
+        (kept, [*resume, "--monitor", table, "--set", "epochs=3"], 2, "epochs"),
         (changed, [*resume, "--monitor", table], 1, "was changed"),
         (short, [*resume, "--monitor", table], 1, "was changed"),
         (None, [*resume, "--monitor", table], 1, "does not exist"),
@@ -345,13 +347,13 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "x.csv", stream(60))
     table = tmp_path / "a.csv"
     cases: list[tuple[list[Any], str]] = [
-        (["--alpha", 0.01], "--monitor"),
-        (["--skip-outliers"], "--monitor"),
-        (["--monitor", table, "--alpha", 0], "--alpha"),
-        (["--monitor", table, "--alpha", "nan"], "--alpha"),
-        (["--monitor", table, "--on-drift", "panic"], "--on-drift"),
-        (["--monitor", table, "--epochs", 2], "--epochs"),
-        (["--monitor", table, "--shuffle-buffer", 20], "--shuffle-buffer"),
+        (["--set", "alpha=0.01"], "--monitor"),
+        (["--set", "learn_outliers=no"], "--monitor"),
+        (["--monitor", table, "--set", "alpha=0"], "alpha"),
+        (["--monitor", table, "--set", "alpha=nan"], "alpha"),
+        (["--monitor", table, "--set", "on_drift=panic"], "on_drift"),
+        (["--monitor", table, "--set", "epochs=2"], "epochs"),
+        (["--monitor", table, "--set", "shuffle_buffer=20"], "shuffle_buffer"),
         (["--monitor", table, "--half-life", 2], "half_life"),
         (["--monitor", tmp_path / "a.parquet"], ".csv"),
         (["--monitor", source], "source"),
@@ -368,7 +370,7 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
 def test_bad_rows_have_a_line_with_their_number(tmp_path: Path) -> None:
     bad = ",".join(["1"] * (D - 1) + ["nan"])
     source = write_csv(tmp_path / "x.csv", stream(120), {71: bad, 120: bad})
-    model, table, done = monitored(tmp_path, source, "--block", 40, "-q", code=1)
+    model, table, done = monitored(tmp_path, source, "--set", "block=40", "-q", code=1)
     assert "row 71" in done.stderr
     assert len(cells(table)) == 41, "of the block with the bad row nothing is learned, and nothing written"
     psp("fit", source, "-o", model, "--monitor", table, "--resume", "--on-bad-row", "skip", "-q")

@@ -116,7 +116,7 @@ def begun(tmp_path: Path, X: Floats, *options: Any) -> tuple[Path, Path]:
     """A run that was stopped by a bad row, in a CSV file that is then mended."""
     source, model = tmp_path / "x.csv", tmp_path / "m.psp"
     write_csv(source, X, {len(X): "1,2,oops,4,5"})
-    psp("fit", source, "-k", 2, "-o", model, "-q", "--block", 100, *options, code=1)
+    psp("fit", source, "-k", 2, "-o", model, "-q", "--set", "block=100", *options, code=1)
     assert runs.reopen(model).row == len(X) - 100
     return source, model
 
@@ -153,31 +153,31 @@ def test_a_changed_file_is_not_resumed(tmp_path: Path, change: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--dtype", "float32"], "float64"),
+        (["--set", "dtype=float32"], "float64"),
         (["--no-header"], "was read with"),
         (["--columns", "x0,x1,x2,x3"], "'x4' missing"),
         (["-k", 3], "n_components = 2, not 3"),
-        (["--oversample", 1], "oversample = None, not 1"),
-        (["--no-center"], "center = True, not False"),
-        (["--whiten"], "whiten = False, not True"),
-        (["--block", 50], "block = 100, not 50"),
-        (["--shuffle-buffer", 50], "shuffle_buffer = 0, not 50"),
-        (["--seed", 3], "seed = 0, not 3"),
+        (["--set", "oversample=1"], "oversample = None, not 1"),
+        (["--set", "center=no"], "center = True, not False"),
+        (["--set", "whiten=yes"], "whiten = False, not True"),
+        (["--set", "block=50"], "block = 100, not 50"),
+        (["--set", "shuffle_buffer=50"], "shuffle_buffer = 0, not 50"),
+        (["--set", "seed=3"], "seed = 0, not 3"),
         (["--algorithm", "ipca"], "algorithm = None, not ipca"),
         (["--standardize"], "standardize = False, not True"),
         (["--half-life", 50], "half_life = None, not 50.0"),
         (["--missing", "impute"], "missing = error, not impute"),
         (["--robust"], "robust = False, not True"),
-        (["--axes", "stable"], "axes = principal, not stable"),
+        (["--set", "axes=stable"], "axes = principal, not stable"),
         (["--exclude", "x1"], "'x1' missing"),
         (["--ids", "x0"], "'x0' missing"),
         (["--time-column", "x0"], "'x0' missing"),
-        (["--thousands", "'"], "read with thousands: none, and now with thousands: '"),
+        (["--set", "thousands='"], "read with thousands: none, and now with thousands: '"),
         (["--na-values", "none"], "read with na values: [], and now with na values: ['none']"),
-        (["--comment", "#"], "read with comment: none, and now with comment: #"),
-        (["--skip-rows", 5], "read with"),
-        (["--encoding", "latin-1"], "read with encoding: utf-8, and now with encoding: latin-1"),
-        (["--keep-index"], "read with keep index: False, and now with keep index: True"),
+        (["--set", "comment=#"], "read with comment: none, and now with comment: #"),
+        (["--set", "skip_rows=5"], "read with"),
+        (["--set", "encoding=latin-1"], "read with encoding: utf-8, and now with encoding: latin-1"),
+        (["--set", "keep_index=yes"], "read with keep index: False, and now with keep index: True"),
     ],
 )
 def test_other_options_are_not_resumed(tmp_path: Path, options: list[Any], message: str) -> None:
@@ -192,10 +192,23 @@ def test_other_options_are_not_resumed(tmp_path: Path, options: list[Any], messa
 def test_options_are_remembered_on_resume(tmp_path: Path) -> None:
     """What was said once need not be said again: the checkpoint knows how its source is read and fed."""
     X = data(600, 5)
-    options = ["--whiten", "--oversample", 1, "--columns", "x0,x2,x3", "--shuffle-buffer", 100, "--seed", 4, "--dtype", "float32"]
+    options = [
+        "--set",
+        "whiten=yes",
+        "--set",
+        "oversample=1",
+        "--columns",
+        "x0,x2,x3",
+        "--set",
+        "shuffle_buffer=100",
+        "--set",
+        "seed=4",
+        "--set",
+        "dtype=float32",
+    ]
     source, model = write_csv(tmp_path / "x.csv", X), tmp_path / "m.psp"
-    psp("fit", source, "-k", 2, "-o", tmp_path / "whole.psp", "-q", "--block", 50, *options)
-    psp("fit", source, "-k", 2, "-o", model, "-q", "--block", 50, *options)
+    psp("fit", source, "-k", 2, "-o", tmp_path / "whole.psp", "-q", "--set", "block=50", *options)
+    psp("fit", source, "-k", 2, "-o", model, "-q", "--set", "block=50", *options)
     run = runs.reopen(model)
     assert run.reading == {"columns": ["x0", "x2", "x3"], "dtype": "float32"}
     half = runs.start(open_source(source, **run.reading), OnlinePCA(2, whiten=True, oversample=1, dtype="float32"), block=50)
@@ -217,7 +230,7 @@ def test_another_file_needs_update_or_force(tmp_path: Path) -> None:
     assert "part0.csv" in said
     assert "part1.csv" in said
     assert runs.reopen(model).model.n_samples_seen_ == 300
-    psp("fit", parts[1], "-o", model, "--update", "-q")
+    psp("update", model, parts[1], "-q")
     psp("update", model, parts[2], "-q")
     found = OnlinePCA.load(model)
     assert found.n_samples_seen_ == 900
@@ -233,7 +246,7 @@ def test_another_file_needs_update_or_force(tmp_path: Path) -> None:
 def test_an_update_that_failed_does_not_count_rows_twice(tmp_path: Path) -> None:
     X = data(900, 5)
     first, model, more = write_csv(tmp_path / "a.csv", X[:300]), tmp_path / "m.psp", tmp_path / "b.csv"
-    psp("fit", first, "-k", 2, "-o", model, "-q", "--block", 100)
+    psp("fit", first, "-k", 2, "-o", model, "-q", "--set", "block=100")
     write_csv(more, X[300:], {})
     np.save(tmp_path / "b.npy", X[300:])
 
@@ -277,12 +290,12 @@ def test_a_pipe_that_continues_needs_no_header(tmp_path: Path) -> None:
     lines = [line + "\n" for line in lines_of(X)]
     for rest in (lines[301:], [lines[0], *lines[301:]]):
         psp("fit", "-", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--force", input="".join(lines[:301]))
-        psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume-at-end", input="".join(rest))
+        psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume", "--set", "at_end=yes", input="".join(rest))
         found = OnlinePCA.load(tmp_path / "m.psp")
         assert found.n_samples_seen_ == 500
         np.testing.assert_allclose(found.components_, OnlinePCA(2).fit(X).components_, atol=1e-9)
         assert list(found.feature_names_in_) == ["x0", "x1", "x2", "x3", "x4"]
-    said = psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume-at-end", input="1,2,3\n4,5,6\n", code=1).stderr
+    said = psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume", "--set", "at_end=yes", input="1,2,3\n4,5,6\n", code=1).stderr
     assert "had 5 features" in said
 
 
@@ -304,7 +317,7 @@ def test_a_pipe_that_is_not_the_same(tmp_path: Path) -> None:
     X = data(600, 5)
     lines = [line + "\n" for line in lines_of(X)]
     model = tmp_path / "m.psp"
-    psp("fit", "-", "-k", 2, "-o", model, "-q", "--block", 100, input="".join(lines[:401]))
+    psp("fit", "-", "-k", 2, "-o", model, "-q", "--set", "block=100", input="".join(lines[:401]))
     before = model.read_bytes()
     said = psp("fit", "-", "-o", model, "--resume", "-q", input="".join(lines[:201]), code=1).stderr
     assert "ended after 200 rows" in said

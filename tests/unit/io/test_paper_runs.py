@@ -30,7 +30,7 @@ def source(folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fit_is_that_of_the_class(name: str, tmp_path: Path) -> None:
-    ended = psp("fit", source(tmp_path), "-k", 4, "--algorithm", name, "-o", tmp_path / "m.psp", "--block", 100)
+    ended = psp("fit", source(tmp_path), "-k", 4, "--algorithm", name, "-o", tmp_path / "m.psp", "--set", "block=100")
     assert ended.exit_code == 0, ended.output
     assert "nothing is centred" in ended.stderr
     assert "500 samples" in ended.stdout
@@ -75,8 +75,8 @@ def test_the_command_resumes_and_updates(tmp_path: Path) -> None:
     ("options", "word"),
     [
         (["--algorithm", "oja"], "--algorithm must be one of fsm, sm, ipca, ccipca"),
-        (["--algorithm", "fsm", "--half-life", "100"], "leave --half-life out"),
-        (["--algorithm", "fsm", "--monitor", "table.csv"], "leave --monitor out"),
+        (["--algorithm", "fsm", "--half-life", "100"], "leave half_life out"),
+        (["--algorithm", "fsm", "--monitor", "table.csv"], "leave monitor out"),
         (["--algorithm", "fsm", "-k", "0.9"], "whole number of components"),
     ],
 )

@@ -58,7 +58,7 @@ def npy_claim(shape: tuple[int, ...], fortran: bool = False) -> bytes:
 def test_arrays_that_claim_to_be_huge(tmp_path: Path, shape: tuple[int, int], fortran: bool, message: str) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", npy_claim(shape, fortran))
-    refused(tmp_path / "x.npz", rf"x\.npz::a: .*{message}.*--max-memory")
+    refused(tmp_path / "x.npz", rf"x\.npz::a: .*{message}.*max_memory")
     (tmp_path / "x.npy.gz").write_bytes(gzip.compress(npy_claim(shape, fortran)))
     refused(tmp_path / "x.npy.gz", message)
     (tmp_path / "x.npy").write_bytes(npy_claim(shape, fortran))
@@ -70,7 +70,7 @@ def test_a_line_without_end(tmp_path: Path) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(b"1," * 500_000) for _ in range(100)) + packer.flush()
     (tmp_path / "x.csv.gz").write_bytes(bomb)
-    refused(tmp_path / "x.csv.gz", r"x\.csv\.gz, line 1: the line is longer than 1\.0 MB.*--max-memory", max_memory=1 << 25)
+    refused(tmp_path / "x.csv.gz", r"x\.csv\.gz, line 1: the line is longer than 1\.0 MB.*max_memory", max_memory=1 << 25)
     (tmp_path / "x.jsonl.gz").write_bytes(bomb)
     refused(tmp_path / "x.jsonl.gz", r"line 1: the line is longer than", max_memory=1 << 25)
 

@@ -85,7 +85,7 @@ def test_fit_stop_resume_transform(tmp_path: Path, maker: Maker) -> None:
     X = counts()
     path, model = maker(tmp_path, X), tmp_path / "m.psp"
     dense = OnlinePCA(4).fit(X.toarray())
-    arguments = ["fit", path, "-k", 4, "-q", "--block", 100]
+    arguments = ["fit", path, "-k", 4, "-q", "--set", "block=100"]
     found = json.loads(psp(*arguments, "-o", tmp_path / "whole.psp", "--json").stdout)
     assert (found["samples"], found["features"]) == (900, 300)
     whole = OnlinePCA.load(tmp_path / "whole.psp")
@@ -135,7 +135,7 @@ def test_types_are_known_and_kept(tmp_path: Path, maker: Maker, kind: str, expec
         blocks = list(open_source(path, dtype=wanted).blocks())
         assert all(block.rows.dtype == wanted and block.rows.has_canonical_format for block in blocks)
         np.testing.assert_array_equal(np.concatenate([block.rows.toarray() for block in blocks]), X.toarray())
-    psp("fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--dtype", "float32")
+    psp("fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--set", "dtype=float32")
     assert OnlinePCA.load(tmp_path / "m.psp").components_.dtype == np.float32
 
 
@@ -149,7 +149,7 @@ def test_bad_rows_are_named_skipped_or_stopped_at(tmp_path: Path, maker: Maker) 
         X.data[X.indptr[row] + 1] = value
     column = int(X.indices[X.indptr[120] + 1])
     path, model = maker(tmp_path, X), tmp_path / "m.psp"
-    arguments = ["fit", path, "-k", 4, "-q", "--block", 60, "--checkpoint-every", 60, "-o", model]
+    arguments = ["fit", path, "-k", 4, "-q", "--set", "block=60", "--checkpoint-every", 60, "-o", model]
     said = psp(*arguments, code=1).stderr
     assert re.search(rf"row 121: it has an empty or NaN value in column {column}( \('ENSG{column}'\))?;", said), said
     assert "holds the run up to epoch 1, row 120." in said

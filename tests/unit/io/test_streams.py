@@ -126,7 +126,7 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", X[500:])
     for name in "ab":
         psp("fit", tmp_path / f"{name}.npy", "-k", 3, "-o", tmp_path / f"{name}.psp", "--quiet")
-    found = json.loads(psp("fit", tmp_path / "a.npy", "-k", 3, "-o", tmp_path / "a.psp", "--force", "--json", "--epochs", 2).stdout)
+    found = json.loads(psp("fit", tmp_path / "a.npy", "-k", 3, "-o", tmp_path / "a.psp", "--force", "--json", "--set", "epochs=2").stdout)
     assert found["samples"] == 1000
     psp("fit", tmp_path / "a.npy", "-k", 3, "-o", tmp_path / "a.psp", "--force", "-q")
     psp("merge", tmp_path / "a.psp", tmp_path / "b.psp", "-o", tmp_path / "ab.psp")
@@ -135,7 +135,7 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
     np.testing.assert_allclose(merged.mean_, batch.mean_, atol=1e-12)
     model = OnlinePCA.load(tmp_path / "a.psp")
     for name in ("s.npy", "s.csv", "s.parquet"):
-        psp("transform", tmp_path / "a.psp", tmp_path / "b.npy", "-o", tmp_path / name, "--block", 70)
+        psp("transform", tmp_path / "a.psp", tmp_path / "b.npy", "-o", tmp_path / name, "--set", "block=70")
         (block,) = open_source(tmp_path / name).blocks()
         np.testing.assert_allclose(block.rows, model.transform(X[500:]), atol=1e-12)
         psp("transform", tmp_path / "a.psp", tmp_path / name, "--inverse", "-o", tmp_path / "back.npy", "--force")
@@ -171,7 +171,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
     other = tmp_path / "o.psp"
     cases: list[tuple[list[Any], str]] = [
         (["fit", source, "-k", 2, "-o", model], "--force"),
-        (["fit", source, "-k", 3, "-o", model, "--resume"], "leave -k out"),
+        (["fit", source, "-k", 3, "-o", model, "--resume"], "leave it out"),
         (["fit", source, "-k", 9, "-o", other], "fewer than the 9 components"),
         (["fit", tmp_path / "none.npy", "-k", 2, "-o", other], "does not exist"),
         (["fit", tmp_path / "y.xyz", "-k", 2, "-o", other], "no known kind"),
@@ -179,7 +179,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
         (["fit", source, "-k", 2, "-o", other, "--algorithm", "x"], "--algorithm"),
         (["fit", source, "-k", 2, "-o", other, "--checkpoint-every", "x"], "30s"),
         (["fit", source, "-k", 2, "-o", other, "--on-bad-row", "x"], "--on-bad-row"),
-        (["fit", source, "-k", 2, "-o", other, "--dtype", "int8"], "--dtype"),
+        (["fit", source, "-k", 2, "-o", other, "--set", "dtype=int8"], "int8"),
         (["fit", source, "-o", other], "-k"),
         (["transform", model, source, "-o", tmp_path / "s.xyz"], ".parquet"),
         (["info", tmp_path / "none.psp"], "does not exist"),
@@ -207,7 +207,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
 def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, text: str, message: str) -> None:
     X = data(13_000, 4)
     path = write_csv(tmp_path / "bad.csv", X, {12_345: text})
-    arguments = ["fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--block", 500, "--checkpoint-every", 4000]
+    arguments = ["fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--set", "block=500", "--checkpoint-every", 4000]
     done = psp(*arguments, code=1)
     assert "bad.csv, row 12345 (line 12346)" in done.stderr
     assert message in done.stderr
@@ -217,7 +217,7 @@ def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, tex
     assert (found["samples"], found["skipped"], found["skipped_rows"]) == (12_999, 1, [12_345])
     expected = OnlinePCA(2).fit(np.delete(X, 12_344, axis=0))
     np.testing.assert_allclose(OnlinePCA.load(tmp_path / "m.psp").components_, expected.components_, atol=1e-11)
-    done = psp("fit", path, "-k", 2, "-o", tmp_path / "s.psp", "--on-bad-row", "skip", "--block", 500)
+    done = psp("fit", path, "-k", 2, "-o", tmp_path / "s.psp", "--on-bad-row", "skip", "--set", "block=500")
     assert "1 bad row was skipped: 12345." in done.stderr
     psp("transform", tmp_path / "m.psp", path, "-o", tmp_path / "s.npy", code=1)
     assert not (tmp_path / "s.npy").exists()
@@ -227,7 +227,7 @@ def test_a_bad_row_is_named_and_the_last_checkpoint_is_whole(tmp_path: Path, tex
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", data(4000, 300))
     small, large = tmp_path / "m.psp", tmp_path / "large.psp"
-    arguments = ["-k", 10, "-q", "--block", 200, "--checkpoint-every", 200]
+    arguments = ["-k", 10, "-q", "--set", "block=200", "--checkpoint-every", 200]
     psp("fit", tmp_path / "x.npy", *arguments, "-o", large)
     room = large.stat().st_size
 

@@ -440,7 +440,18 @@ def test_psp_watch_of_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("--open",), "--watch"), (("--watch", "--image", "3x3"), "9 values"), (("--watch", "--port", 70000), "65535")]
+    ("words", "said"),
+    [
+        (
+            (
+                "--set",
+                "open=yes",
+            ),
+            "--watch",
+        ),
+        (("--watch", "--image", "3x3"), "9 values"),
+        (("--watch", "--set", "port=70000"), "65535"),
+    ],
 )
 def test_options_that_mean_nothing_are_refused(words: tuple[Any, ...], said: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", data(50))

@@ -9,6 +9,7 @@ within a second, and saved when that is due.
 
 from __future__ import annotations
 
+from online_psp.io.runs._begin import Begun, RunError, Task, begin, check_image, holes_for, remembered_columns
 from online_psp.io.runs._checkpoints import (
     Stored,
     checkpoint,
@@ -19,7 +20,9 @@ from online_psp.io.runs._checkpoints import (
     reopen_any,
     write_model,
 )
-from online_psp.io.runs._driving import Saving, Stopped, drive, fit_stream
+from online_psp.io.runs._driving import Saving, Stopped, drive
+from online_psp.io.runs._fit import fit_stream
+from online_psp.io.runs._page import RunPage
 from online_psp.io.runs._run import (
     DifferentSourceError,
     Learned,
@@ -35,22 +38,30 @@ from online_psp.io.runs._run import (
 from online_psp.io.runs._steps import steps
 
 __all__ = [
+    "Begun",
     "DifferentSourceError",
     "Learned",
     "Run",
+    "RunError",
     "RunOptions",
+    "RunPage",
     "Saving",
     "Stopped",
     "Stored",
+    "Task",
     "anew",
+    "begin",
+    "check_image",
     "checkpoint",
     "difference",
     "drive",
     "fit_stream",
     "from_header",
     "give_names",
+    "holes_for",
     "read_model",
     "read_stored",
+    "remembered_columns",
     "reopen",
     "reopen_any",
     "start",

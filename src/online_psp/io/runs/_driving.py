@@ -7,27 +7,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
 
-from online_psp.io.files import Output, OutputReplacedError, claimed
+from online_psp.io.files import Output, OutputReplacedError
 from online_psp.io.model_file import digest_of
 from online_psp.io.pacing import Stop, Timer, unbroken
-from online_psp.io.runs._checkpoints import checkpoint, reopen, reopen_any
-from online_psp.io.runs._run import (
-    DifferentSourceError,
-    Learner,
-    Run,
-    RunOptions,
-    check_features,
-    check_same,
-    describe,
-    give_names,
-    start,
-    updating,
-)
+from online_psp.io.runs._checkpoints import checkpoint
+from online_psp.io.runs._run import DifferentSourceError, Run, check_features, check_same, describe
 from online_psp.io.runs._steps import steps
-from online_psp.io.sources import Source, SourceError, different, open_source
-from online_psp.pca import OnlinePCA
+from online_psp.io.sources import Source, SourceError, different
 
 _LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
 
@@ -144,59 +131,3 @@ def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
     changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
     if changed is not None:
         raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")
-
-
-def fit_stream(
-    source: Any,
-    path: str | os.PathLike[str],
-    model: Learner | None = None,
-    *,
-    resume: bool = False,
-    update: bool = False,
-    at_end: bool = False,
-    on_bad_row: str = "stop",
-    checkpoint_every: str | int = "60s",
-    report: Callable[[Run], None] | None = None,
-    **options: Unpack[RunOptions],
-) -> Any:
-    """Fit a model to a source, with checkpoints: what ``psp fit`` does.
-
-    Parameters
-    ----------
-    source : whatever `open_source` takes
-    path : path
-        The model file; checkpoints go there too. No other run may be writing it.
-    model : OnlinePCA, FSM, SM, IPCA or CCIPCA
-        The model to start from (the paper's algorithms take rows as they are given: nothing is centred); if a checkpoint is resumed or
-        updated, the model in it is used instead.
-    resume : bool
-        Whether to continue from the checkpoint in `path`, if it exists. Rows that were processed before are skipped.
-    at_end : bool
-        With `resume`: whether an iterable or a pipe itself begins where the checkpoint ended, so that nothing is skipped.
-    update : bool
-        Whether to learn the source on top of the model in `path`, whatever that was made from.
-    on_bad_row, checkpoint_every
-        As the options of ``psp fit``.
-    report : callable, optional
-        Called with the run after each step.
-    **options
-        `block`, `epochs`, `shuffle_buffer`, `seed`: see `RunOptions`.
-
-    Raises
-    ------
-    DifferentSourceError
-        If a resumed source is not the one that the checkpoint was made from.
-    """
-    with claimed(path):
-        saving, rows = Saving(path, checkpoint_every), open_source(source)
-        if update:
-            run = updating(reopen_any(path), rows, options)
-        elif resume and os.path.exists(path):
-            run = reopen(path)
-        else:
-            run, at_end = start(rows, OnlinePCA() if model is None else model, **options), False
-        try:
-            drive(run, rows, saving, on_bad_row=on_bad_row, at_end=at_end, report=report)
-        finally:
-            give_names(run.model, run.source.get("feature_names"))
-    return run.model

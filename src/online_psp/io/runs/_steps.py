@@ -138,7 +138,7 @@ def _times(run: Run, block: Block) -> Any:
     if block.times is None:
         raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
     if run.shuffle_buffer:
-        raise SourceError("Rows whose age is time cannot be shuffled; leave --shuffle-buffer out.")
+        raise SourceError("Rows whose age is time cannot be shuffled; leave shuffle_buffer out.")
     return block.times[_kept(block)]
 
 

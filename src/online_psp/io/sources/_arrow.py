@@ -73,7 +73,9 @@ def open_arrow(place: Place, options: Options) -> Source:
     index = _index_columns(schema)
     usable = [at for at, name in enumerate(schema.names) if name not in index or options.text.keep_index]
     notes = (
-        [f"the row index {', '.join(sorted(index))} of pandas was left out (--keep-index to learn it)"] if len(usable) < len(names) else []
+        [f"the row index {', '.join(sorted(index))} of pandas was left out (--set keep_index=yes to learn it)"]
+        if len(usable) < len(names)
+        else []
     )
     choice = choose(options.wanted, names, len(names), place.name, usable)
     _refuse_text(schema, names, choice, place.name)

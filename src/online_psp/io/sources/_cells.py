@@ -162,7 +162,7 @@ def _split_rows(text: bytes, table: Table, rows: int, quoted: bool) -> list[list
         decoded = text.decode("utf-8")
     except UnicodeDecodeError:
         if table.choice.ids:  # numbers are ASCII, but ids must be right
-            raise SourceError(f"{table.name} is not UTF-8 all through; name its encoding (--encoding latin-1, cp1252, …).") from None
+            raise SourceError(f"{table.name} is not UTF-8 all through; name its encoding (--set encoding=latin-1, cp1252, …).") from None
         decoded = text.decode("utf-8", "replace")
     if quoted and '"' in decoded:
         reader = csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter, skipinitialspace=True)
@@ -224,7 +224,7 @@ def _row(cells: list[str], table: Table) -> tuple[str | None, list[float]]:
 def _shown(cells: list[str]) -> str:
     """What a message shows of a line that is not a row, if that helps."""
     if cells[0][:1] and cells[0][:1] in COMMENTS:
-        return f" (--comment '{cells[0][:1]}' if it is a comment)"
+        return f" (--set comment='{cells[0][:1]}' if it is a comment)"
     return f" ({cells[0][:40]!r})" if len(cells) == 1 else ""
 
 
@@ -255,7 +255,7 @@ def _hint(cell: str, dialect: Dialect) -> str:
     """A hint on what to do about a text, if that can be guessed."""
     for sign in THOUSANDS:
         if sign in cell and dialect.signs.thousands is None and is_number(cell, Signs(dialect.signs.decimal, sign)):
-            return f" (--thousands '{sign}' if it is a number)"
+            return f" (--set thousands='{sign}' if it is a number)"
     do = advice(cell) or ("write them without the unit" if unit_of(cell) else None)
     if do is not None:
         return f" (a number written like this is not read: {do})"

@@ -67,7 +67,7 @@ def find_top(table: Sequence[Cells], kinds: Kinds, header: bool | None, first_li
             at += sum(1 for _ in itertools.takewhile(lambda i: _groups(words[i], words[i + 1], width), range(at, len(words) - 1)))
         units = list(itertools.takewhile(lambda row: not any(kinds.is_number(row[i]) for i in numeric if i < len(row)), words[at + 1 :]))
         if at:
-            notes.append(f"{_lines(at)} before the table skipped (--skip-rows)")
+            notes.append(f"{_lines(at)} before the table skipped (--set skip_rows=…)")
         if units:
             shown = ", ".join(cell[:20] for cell in units[0][:4] if cell)
             notes.append(f"{_lines(len(units))} of words below the names ({shown}, …) left out")
@@ -198,7 +198,7 @@ def row_numbers(names: Cells, rows: Sequence[Cells], kinds: Kinds, keep: bool | 
             break
         if keep:
             break
-        notes.append(f"{what} and left out (--keep-index to learn it)")
+        notes.append(f"{what} and left out (--set keep_index=yes to learn it)")
         found.append(at)
     return found
 

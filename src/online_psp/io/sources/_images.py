@@ -91,7 +91,7 @@ def _pixels(path: Path, dimensions: int | None, limit: int) -> Array:
         with Image.open(path, formats=_FORMATS) as picture:
             needed = picture.width * picture.height * 4 * 3
             if needed > limit:
-                raise _TooLargeError(f"its {picture.width}×{picture.height} pixels take more than the memory allowed, --max-memory")
+                raise _TooLargeError(f"its {picture.width}×{picture.height} pixels take more than the memory allowed, max_memory")
             grey = dimensions == 2 if dimensions else picture.mode in _GREY
             if grey:
                 kept: Any = picture if picture.mode in ("I", "F") or picture.mode.startswith("I;16") else picture.convert("L")

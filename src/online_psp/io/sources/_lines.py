@@ -59,7 +59,7 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
             try:
                 data = decoder.decode(piece).encode("utf-8", "replace")
             except (UnicodeDecodeError, UnicodeError) as error:
-                raise SourceError(f"{name} is not text in {encoding} ({error}); name its encoding (--encoding).") from None
+                raise SourceError(f"{name} is not text in {encoding} ({error}); name its encoding (--set encoding=…).") from None
         else:
             data = piece
         data, held = held + data, b""
@@ -78,7 +78,7 @@ def transcoded(pieces: Pieces, encoding: str, name: str) -> Pieces:
 def too_long(name: str, line: int, limit: int) -> SourceError:
     """The error for a line that would fill the memory."""
     return SourceError(
-        f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within --max-memory; is this the right file?"
+        f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within max_memory; is this the right file?"
     )
 
 

@@ -154,8 +154,8 @@ def signs_of(
         example = next(cell for cell in cells if _EITHER[found.decimal].fullmatch(cell))
         two = f"{example!r} may be {re.sub(r'[^0-9-]', '', example)} or {example.replace(',', '.')}"
         if found.decimal == "," or _short_and_long(rows):
-            raise UnknownSourceError(f"{name}: {two}; say which: --thousands {found.decimal} or --decimal {found.decimal}")
-        warnings.append(f"{two}, and was read as the second (--thousands {found.decimal} for the first)")
+            raise UnknownSourceError(f"{name}: {two}; say which: --set thousands={found.decimal} or --set decimal={found.decimal}")
+        warnings.append(f"{two}, and was read as the second (--set thousands={found.decimal} for the first)")
     return found
 
 

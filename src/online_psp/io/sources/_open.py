@@ -151,7 +151,7 @@ def open_source(
 def _without_effect(source: Source, given: TextOptions) -> list[str]:
     """Warnings of options for text that the reader of another kind of file does not look at."""
     idle = [] if source.kind == "text" else [name for name, value in given._asdict().items() if value not in (None, 0, [])]
-    names = [f"--{name.replace('_', '-')}" for name in idle if name not in _OF_USE.get(source.kind, ("na_values",))]
+    names = [name for name in idle if name not in _OF_USE.get(source.kind, ("na_values",))]
     return [f"{name} is for text, and has no effect on {source.name}" for name in names]
 
 
@@ -263,7 +263,8 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
         raise UnknownSourceError(f"{name} is in Matrix Market format, which cannot be read from a pipe: give the file itself.")
     if ending not in (None, ".txt"):
         raise UnknownSourceError(
-            f"{name} gives a binary file ({ending}), which must be searched: give the file itself, or raw rows with --features and --dtype."
+            f"{name} gives a binary file ({ending}), which must be searched: give the file itself, or raw rows with "
+            "--set features=… and --set dtype=…."
         )
     return open_text(feed, options, ",")
 
@@ -291,7 +292,7 @@ def _open_place(place: Place, options: Options) -> Source:
     named = ".zip" if place.name.lower().endswith(".zip") else suffix_of(place.short)
     if options.features is not None:
         if named not in (*SAY_LITTLE, ".zip"):
-            raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out --features, or let it end in .bin.")
+            raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
         named = named or ".bin"
     suffix = suffix_by_content(place, named) if options.features is None else named
     if suffix == ".zip":
@@ -301,7 +302,7 @@ def _open_place(place: Place, options: Options) -> Source:
             raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
         raise UnknownSourceError(
             f"{place.name} is of no known kind, by name or first bytes: text, JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, "
-            "Matrix Market, MATLAB and pictures can be read; for raw binary give --features and --dtype."
+            "Matrix Market, MATLAB and pictures can be read; for raw binary give --set features=… and --set dtype=…."
         )
     if options.member is not None and suffix not in (".npz", ".h5", ".hdf5", ".hdf", ".h5ad", ".zarr", ".xlsx", ".xlsm", ".mat"):
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")

@@ -30,7 +30,7 @@ class Options:
         if needed > self.max_memory:
             raise SourceError(
                 f"{name}: {what} would take {megabytes(needed)}, and {megabytes(self.max_memory)} are allowed; "
-                "allow more (--max-memory) if the file is to be trusted."
+                "allow more (--set max_memory=…) if the file is to be trusted."
             )
 
     def schema(self) -> dict[str, Any]:

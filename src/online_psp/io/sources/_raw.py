@@ -28,7 +28,9 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 def open_raw(place: Place, options: Options) -> Source:
     """Open a file that holds rows of numbers, one after the other, and nothing else."""
     if options.features is None:
-        raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--features, --dtype).")
+        raise UnknownSourceError(
+            f"{place.name} is raw binary: say how many features a row has, and their type (--set features=…, dtype=…)."
+        )
     if place.short.lower().endswith(COMPRESSED):
         return open_raw_stream(clear_file(place.open(), place.name), place.name, options)
     if place.path is None:

@@ -135,7 +135,7 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
         line = head.count(b"\n", 0, head.index(b"\0")) + 1
         raise SourceError(
             f"{name} has zero bytes in it, from line {line} on: it is not text, it was damaged, as by a crash while it was written, or its "
-            "encoding must be named (--encoding)."
+            "encoding must be named (--set encoding=…)."
         )
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
@@ -189,7 +189,7 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
                 "as delimiters, and what belongs together cannot be told; write it with semicolons, or with decimal points."
             )
         if passed:
-            notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--skip-rows)")
+            notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--set skip_rows=…)")
     warnings: list[str] = []
     signs = _signs([cells for _, cells in table], delimiter, options, name, warnings)
     na = NA | frozenset(options.na_values or ())

@@ -163,7 +163,9 @@ class Source:
             except (SourceError, KeyboardInterrupt):
                 raise
             except MemoryError:
-                raise SourceError(f"{self.name}, after row {at}: there is not enough memory to read on; try a smaller --block.") from None
+                raise SourceError(
+                    f"{self.name}, after row {at}: there is not enough memory to read on; try fewer at a time (--set block=…)."
+                ) from None
             except Exception as error:  # a library may raise anything for a damaged file
                 if self.foreign:
                     raise
@@ -220,7 +222,7 @@ class Source:
         if self.block is None and needed > self.max_memory:
             raise SourceError(
                 f"{self.name}: a block of {size} rows of {self.features} values takes {megabytes(needed)}, and "
-                f"{megabytes(self.max_memory)} are allowed; read fewer rows at a time (--block) or allow more (--max-memory)."
+                f"{megabytes(self.max_memory)} are allowed; read fewer rows at a time (--set block=…) or allow more (--set max_memory=…)."
             )
 
     def block_rows(self) -> int:

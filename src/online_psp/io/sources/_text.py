@@ -304,7 +304,7 @@ class _Reader:
             yield chunk
         self._look_for_totals(last)
         if lines.open_end:
-            held = "was taken as whole: if it was cut off, its last value is wrong (--growing holds it back)"
+            held = "was taken as whole: if it was cut off, its last value is wrong (--set final=no holds it back)"
             if not self._last_line_counts():
                 held = "was held back: it may still be being written"
             self.warnings.append(f"the last line of {self.feed.name} has no line end and {held}")
