@@ -253,7 +253,7 @@ def _parameters(model: OnlinePCA, layer: str | None, mask: Array | None, column:
         found["mask_var"] = mask if column is None else column
     if layer is not None:
         found["layer"] = layer
-    return found | {"method": "online_psp", "algorithm": model.algorithm, "standardize": bool(model.standardize)}
+    return found | {"method": "online_psp", "standardize": bool(model.standardize)}
 
 
 def _write(adata: Any, model: OnlinePCA, scores: Array, mask: Array | None, keys: _Keys, parameters: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.monitoring import Monitor
 from online_psp.pca import estimator as _pca
-from online_psp.pca.settings import CAREFUL
 
 try:
     from river import base
@@ -43,8 +42,6 @@ class OnlinePCA(base.MiniBatchTransformer):
     ----------
     n_components
         Number of components; outputs are named ``pc0``, ``pc1``, …
-    algorithm
-        Streaming algorithm to use: "block", "fsm", "sm", "ipca" or "ccipca", as in `online_psp.OnlinePCA`.
     oversample
         Directions kept beyond `n_components`; as many again and 32 more by default.
     whiten
@@ -62,15 +59,8 @@ class OnlinePCA(base.MiniBatchTransformer):
 
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        algorithm: str = "block",
-        oversample: int | None = None,
-        whiten: bool = False,
-    ) -> None:
+    def __init__(self, n_components: int = 2, oversample: int | None = None, whiten: bool = False) -> None:
         self.n_components = n_components
-        self.algorithm = algorithm
         self.oversample = oversample
         self.whiten = whiten
         self._features: list[Any] = []
@@ -80,7 +70,7 @@ class OnlinePCA(base.MiniBatchTransformer):
         """Learn from one sample."""
         self._start(list(x))
         if self._model is not None:
-            row = self._row(x)
+            row = _row(x, self._features)
             if self._model.__sklearn_is_fitted__():
                 self._model.fit_next(row)
             else:
@@ -90,21 +80,15 @@ class OnlinePCA(base.MiniBatchTransformer):
         """Coordinates along the components; zero before anything is learned."""
         scores = np.zeros(self.n_components)
         if self._model is not None:
-            found = self._model.transform(self._row(x)[np.newaxis])[0]
+            found = self._model.transform(_row(x, self._features)[np.newaxis])[0]
             scores[: len(found)] = found
         return {f"pc{k}": float(score) for k, score in enumerate(scores)}
 
     def learn_many(self, X: pd.DataFrame) -> None:
         """Learn from the rows of a data frame."""
         self._start(list(X.columns))
-        if self._model is None or not len(X):
-            return
-        rows = np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan))
-        if self._model.missing == "impute" or not np.isnan(rows).any():
-            self._model.partial_fit(rows)
-            return
-        for row in rows:  # the expected values of a row follow from the rows before it
-            self._model.partial_fit(_expected(self._model, row[np.newaxis]))
+        if self._model is not None and len(X):
+            self._model.partial_fit(self._rows(X))
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Coordinates of the rows of a data frame."""
@@ -118,25 +102,11 @@ class OnlinePCA(base.MiniBatchTransformer):
 
     def _start(self, features: list[Any]) -> None:
         if self._model is None and features:
-            self._features = sorted(features, key=str)
-            self._model = _pca.OnlinePCA(
-                min(self.n_components, len(features)),
-                algorithm=self.algorithm,
-                oversample=self.oversample,
-                whiten=self.whiten,
-                missing="impute" if self.algorithm in CAREFUL else "error",
-            )
-
-    def _row(self, x: dict[Any, Any]) -> Array:
-        return np.asarray(self._usable(_row(x, self._features)[np.newaxis])[0])
+            self._features, kept = sorted(features, key=str), min(self.n_components, len(features))
+            self._model = _pca.OnlinePCA(kept, oversample=self.oversample, whiten=self.whiten, missing="impute")
 
     def _rows(self, X: pd.DataFrame) -> Array:
-        return self._usable(np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan)))
-
-    def _usable(self, rows: Array) -> Array:
-        """Rows in the form that the model takes: the published algorithms need missing values filled in."""
-        assert self._model is not None
-        return rows if self._model.missing == "impute" else _expected(self._model, rows)
+        return np.asarray(X.reindex(columns=self._features).to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 class SubspaceAnomaly(AnomalyDetector):
@@ -206,8 +176,10 @@ class SubspaceAnomaly(AnomalyDetector):
         return max((float(share) for share in shares if np.isfinite(share)), default=0.0)
 
     def _row(self, x: dict[Any, Any]) -> Array:
+        """A sample as a row, (D,), with missing values replaced by what the model expects."""
         assert self._monitor is not None
-        return np.asarray(_expected(self._monitor.model, _row(x, self._features)[np.newaxis])[0])
+        row, model = _row(x, self._features), self._monitor.model
+        return np.asarray(model.impute(row[np.newaxis])[0]) if np.isnan(row).any() and model.__sklearn_is_fitted__() else row
 
 
 def _row(x: dict[Any, Any], features: list[Any]) -> Array:
@@ -215,9 +187,3 @@ def _row(x: dict[Any, Any], features: list[Any]) -> Array:
     values = [x.get(feature) for feature in features]
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
-
-def _expected(model: _pca.OnlinePCA, rows: Array) -> Array:
-    """Rows, (n, D), with missing values replaced by what the model expects, for algorithms that take no missing values."""
-    if not np.isnan(rows).any() or not model.__sklearn_is_fitted__():
-        return rows
-    return np.asarray(model.impute(rows))
