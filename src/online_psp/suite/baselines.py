@@ -11,10 +11,9 @@ after every step: the tests compare it with `reference_step` after every sample.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -24,39 +23,25 @@ from online_psp.engine.types import Floats
 _NO_RESIDUAL = 1e-7
 
 
-class Baseline(ABC):
-    """The published update of one algorithm, in place.
+class Baseline(Protocol):
+    """The published update of one algorithm, in place, started from the fields of the algorithm's state."""
 
-    Attributes
-    ----------
-    arguments : mapping
-        For each field of the state, the constructor argument of the algorithm that starts from it.
-    """
+    def __init__(self, *state: Floats) -> None: ...
 
-    arguments: ClassVar[Mapping[str, str]]
-
-    @abstractmethod
     def step(self, x: Floats, *rates: float) -> Floats:
         """Learn from one sample, (D,), which does not change; returns its output, (K,), in an array that the next step overwrites."""
 
     @property
-    @abstractmethod
     def state(self) -> tuple[Floats, ...]:
         """The fields of the algorithm's state, in their order."""
 
-    @abstractmethod
-    def basis(self) -> Floats:
-        """(D, K), orthonormal."""
-
     @staticmethod
-    @abstractmethod
     def rates(t: int, gamma: float) -> tuple[float, ...]:
         """The published step sizes of sample t, t from 1; algorithms without a γ ignore `gamma`."""
 
     @staticmethod
-    @abstractmethod
-    def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
-        """The state of an algorithm that has converged to the directions Q, (D, K), with these variances, (K,)."""
+    def steady(Q: Floats, variances: Floats) -> dict[str, Floats]:
+        """The state of an algorithm that has converged to the directions Q, (D, K), with these variances, (K,), as its arguments."""
 
 
 def _by_columns(A: Floats) -> Floats:
@@ -64,7 +49,7 @@ def _by_columns(A: Floats) -> Floats:
     return np.array(A, dtype=np.float64, order="F")
 
 
-class _SimilarityBaseline(Baseline):
+class _SimilarityBaseline:
     """Keeps W as its transpose: BLAS works on columns, and updates them in place."""
 
     def __init__(self, W: Floats, lateral: Floats) -> None:
@@ -99,7 +84,6 @@ class _SimilarityBaseline(Baseline):
 class InPlaceFSM(_SimilarityBaseline):
     """Fast Similarity Matching from W, (K, D), and Minv, (K, K)."""
 
-    arguments = MappingProxyType({"W": "W0", "Minv": "Minv0"})
 
     def __init__(self, W: Floats, Minv: Floats) -> None:
         super().__init__(W, Minv)
@@ -117,20 +101,15 @@ class InPlaceFSM(_SimilarityBaseline):
         blas.dsyr(-beta / (1.0 + beta * blas.ddot(z, y)), z, lower=1, a=Minv, overwrite_a=1)
         return y
 
-    def basis(self) -> Floats:
-        """(D, K), orthonormal."""
-        return np.linalg.qr(self._Wt @ self._symmetric())[0]
-
     @staticmethod
-    def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
+    def steady(Q: Floats, variances: Floats) -> dict[str, Floats]:
         """W and Minv at the fixed point, where the covariance of the output is diag(variances)."""
-        return (Q * variances).T, np.diag(1.0 / variances)
+        return {"W0": (Q * variances).T, "Minv0": np.diag(1.0 / variances)}
 
 
 class InPlaceSM(_SimilarityBaseline):
     """Similarity Matching from W, (K, D), and M, (K, K); M is factored by Cholesky anew for every sample."""
 
-    arguments = MappingProxyType({"W": "W0", "M": "M0"})
 
     def __init__(self, W: Floats, M: Floats) -> None:
         super().__init__(W, M)
@@ -150,23 +129,18 @@ class InPlaceSM(_SimilarityBaseline):
         blas.dsyr(beta, y, lower=1, a=self._lateral, overwrite_a=1)
         return y
 
-    def basis(self) -> Floats:
-        """(D, K), orthonormal."""
-        return np.linalg.qr(np.linalg.solve(self._symmetric(), self._Wt.T).T)[0]
-
     @staticmethod
-    def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
+    def steady(Q: Floats, variances: Floats) -> dict[str, Floats]:
         """W and M at the fixed point, where the covariance of the output is diag(variances)."""
-        return (Q * variances).T, np.diag(variances)
+        return {"W0": (Q * variances).T, "M0": np.diag(variances)}
 
 
-class InPlaceIPCA(Baseline):
+class InPlaceIPCA:
     """Incremental PCA from U, (D, K), and Σ², (K,).
 
     ``[U r/‖r‖] V`` goes into a second D×K array, and the two are swapped. SciPy allocates LAPACK's work space, of size K².
     """
 
-    arguments = MappingProxyType({"U": "Uhat0", "sigma2": "sigma2_0"})
 
     def __init__(self, U: Floats, sigma2: Floats) -> None:
         D, K = U.shape
@@ -209,28 +183,23 @@ class InPlaceIPCA(Baseline):
         order = np.argsort(-self._sigma2, kind="stable")  # LAPACK gives the smallest first
         return self._U[:, order], self._sigma2[order]
 
-    def basis(self) -> Floats:
-        """(D, K), orthonormal."""
-        return np.linalg.qr(self._U)[0]
-
     @staticmethod
     def rates(t: int, gamma: float) -> tuple[float, ...]:
         """``1/(t + 1)``."""
         return (1.0 / (t + 1.0),)
 
     @staticmethod
-    def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
+    def steady(Q: Floats, variances: Floats) -> dict[str, Floats]:
         """U and Σ² themselves."""
-        return Q, variances
+        return {"Uhat0": Q, "sigma2_0": variances}
 
 
-class InPlaceCCIPCA(Baseline):
+class InPlaceCCIPCA:
     """Candid covariance-free incremental PCA from U, (D, K), and σ², (K,), by BLAS's vector operations.
 
     Components are kept as ``σ_k² u_k``, which saves writing each of them twice.
     """
 
-    arguments = MappingProxyType({"U": "Uhat0", "sigma2": "sigma2_0"})
 
     def __init__(self, U: Floats, sigma2: Floats) -> None:
         self._sigma2 = np.array(sigma2, dtype=np.float64)
@@ -258,29 +227,18 @@ class InPlaceCCIPCA(Baseline):
         """U, (D, K), and σ², (K,)."""
         return np.column_stack(self._rows) / self._sigma2, self._sigma2
 
-    def basis(self) -> Floats:
-        """(D, K), orthonormal."""
-        return np.linalg.qr(self.state[0])[0]
-
     @staticmethod
     def rates(t: int, gamma: float) -> tuple[float, ...]:
         """``min(3, t)/(t + 1)``."""
         return (min(3.0, t) / (t + 1.0),)
 
     @staticmethod
-    def steady(Q: Floats, variances: Floats) -> tuple[Floats, ...]:
+    def steady(Q: Floats, variances: Floats) -> dict[str, Floats]:
         """U and σ² themselves."""
-        return Q, variances
+        return {"Uhat0": Q, "sigma2_0": variances}
 
 
 BASELINES: Mapping[str, type[Baseline]] = MappingProxyType(
     {"sm": InPlaceSM, "fsm": InPlaceFSM, "ipca": InPlaceIPCA, "ccipca": InPlaceCCIPCA}
 )
 """The in-place baseline of each algorithm that has one, in the order of the paper's figure 1."""
-
-
-def started(name: str, *state: Any) -> Baseline:
-    """The baseline of an algorithm, started from the fields of the algorithm's own state, in their order."""
-    make: Any = BASELINES[name]
-    made: Baseline = make(*state)
-    return made

@@ -24,7 +24,7 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Array, Floats
-from online_psp.suite.baselines import BASELINES, started
+from online_psp.suite.baselines import BASELINES
 from online_psp.suite.rivals import RIVALS, RivalModel
 
 OURS, LOOP, PEER, MEMORY, YOURS = "online-psp", "in-place loop", "peer", "in memory", "yours"
@@ -170,25 +170,24 @@ class Loop:
     """The published update of an algorithm, in place, a row at a time: what "times faster" is against."""
 
     def __init__(self, name: str, K: int) -> None:
-        self.name, self.K, self.first, self.t = name, K, list[Floats](), 0
+        self.published: Any = importlib.import_module(ALGORITHMS[name].__module__)
+        self.make, self.K, self.first, self.t = BASELINES[name], K, list[Floats](), 0
         self.model: Any = None
 
     def fit_next(self, x: Floats) -> None:
+        rows = [x]
         if self.model is None:
             self.first.append(np.array(x))
             if len(self.first) < self.K:
                 return
-            module: Any = importlib.import_module(ALGORITHMS[self.name].__module__)
-            self.model = started(self.name, *module.reference_start(np.linalg.qr(np.array(self.first).T)[0]))
-            rows, self.first = self.first, []
-        else:
-            rows = [x]
+            self.start = self.published.reference_start(np.linalg.qr(np.array(self.first).T)[0])
+            self.model, rows = self.make(*self.start), self.first
         for row in rows:
             self.t += 1
-            self.model.step(row, *BASELINES[self.name].rates(self.t, 2.0))
+            self.model.step(row, *self.make.rates(self.t, 2.0))
 
     def get_components(self) -> Array:
-        return np.asarray(self.model.basis() if self.model is not None else np.linalg.qr(np.array(self.first).T)[0])
+        return np.asarray(self.published.reference_basis(self.start._make(self.model.state)))
 
 
 class ProSVD:

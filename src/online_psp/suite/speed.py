@@ -21,7 +21,7 @@ from online_psp.algorithms import ALGORITHMS
 from online_psp.datasets.spiked import spectrum
 from online_psp.engine.blas import matmul
 from online_psp.engine.types import Floats
-from online_psp.suite.baselines import BASELINES, started
+from online_psp.suite.baselines import BASELINES
 from online_psp.suite.data import GENERATED
 from online_psp.suite.measure import digest
 from online_psp.suite.rows import DONE, Row, installed_bytes
@@ -123,10 +123,9 @@ _stream = lru_cache(maxsize=1)(_Stream)
 @lru_cache(maxsize=1)
 def _model(algorithm: str, D: int, K: int, rho: float, gamma: float, seed: int, dtype: str) -> Any:
     """A model in its steady state, with which `fit_next` and `fit_block` go on: to start it can take longer than to time it."""
-    stream, baseline = _stream(D, K, rho, seed), BASELINES[algorithm]
-    options: dict[str, Any] = dict(zip(baseline.arguments.values(), baseline.steady(stream.Q, stream.variances), strict=True))
-    if algorithm in ("fsm", "sm"):
-        options["gamma"] = gamma
+    stream = _stream(D, K, rho, seed)
+    options: dict[str, Any] = {"gamma": gamma} if algorithm in ("fsm", "sm") else {}
+    options |= BASELINES[algorithm].steady(stream.Q, stream.variances)
     return ALGORITHMS[algorithm](K, D, dtype=np.dtype(dtype), **options)
 
 
@@ -147,7 +146,7 @@ def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
     if timing.way == "published":
         _model.cache_clear()  # two bases are enough
         baseline = BASELINES[timing.algorithm]
-        state, rates = started(timing.algorithm, *baseline.steady(stream.Q, stream.variances)), baseline.rates(1000, timing.gamma)
+        state, rates = baseline(*baseline.steady(stream.Q, stream.variances).values()), baseline.rates(1000, timing.gamma)
         return lambda deadline: _over(lambda x: state.step(x, *rates), stream.draw(timing.samples), True, deadline)
     basis, C = np.ascontiguousarray(stream.Q.T), np.ones((K, _BLOCK))
     single = timing.way == FLOORS["fit_next"]
