@@ -7,22 +7,15 @@ from typing import Annotated
 
 import typer
 
-datasets = typer.Typer(help="List the registered data sets, or add your own.", invoke_without_command=True)
 
-
-@datasets.callback()
-def _list(
-    context: typer.Context,
+def datasets(
     data_home: Annotated[
         Path | None, typer.Option(help="Folder with the data sets, searched before ONLINE_PSP_DATA and the user's cache.")
     ] = None,
 ) -> None:
     """List the registered data sets: whether they are present and their checksums match, N × D, licence and source."""
-    if context.invoked_subcommand is not None:
-        return
     from rich.console import Console
 
-    from online_psp.datasets.own import own_sets
     from online_psp.datasets.registry import KNOWN, search_path
 
     console = Console(soft_wrap=True, highlight=False)
@@ -33,22 +26,6 @@ def _list(
         console.print(f"{'':8}licence: {known.licence}")
         console.print(f"{'':8}source:  {known.home}")
     console.print("Looked for in: " + ", ".join(str(folder) for folder in search_path(data_home)))
-    for name, own in own_sets().items():
-        typer.echo(f"{name:8}your own, {own.N} × {own.D}: {own.path}{f' [{own.key}]' if own.key else ''} {own.checksum[:12]}…")
-
-
-@datasets.command()
-def add(
-    name: Annotated[str, typer.Argument(help="Name for the data set.")],
-    file: Annotated[Path, typer.Argument(help="File or folder of rows.")],
-    key: Annotated[str | None, typer.Option(help="Name of the array in a .npz or .mat file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace your data set of this name.")] = False,
-) -> None:
-    """Register a file under a name for --data. The file stays where it is; later changes to it are detected."""
-    from online_psp.datasets.own import add_set
-
-    own = add_set(name, file, key, replace=force)
-    typer.echo(f"{name}: {own.N} × {own.D}, {own.path}, checksum {own.checksum[:12]}…")
 
 
 def presence(name: str, data_home: Path | None = None) -> tuple[str, str]:

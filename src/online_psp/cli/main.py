@@ -84,9 +84,8 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
     console.print(_NEXT, markup=False)
 
 
-for command in (bench, evaluate, reproduce, leaderboard):
+for command in (bench, evaluate, reproduce, leaderboard, datasets):
     app.command(rich_help_panel=_MEASURE)(command)
-app.add_typer(datasets, name="datasets", rich_help_panel=_MEASURE)
 
 
 if __name__ == "__main__":

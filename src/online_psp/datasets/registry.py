@@ -123,10 +123,7 @@ def load(name: str | Path, data_home: str | Path | None = None, *, key: str | No
         Whether to fetch a known set that is not found, into `data_home` or the user's cache.
     """
     if str(name) not in KNOWN:
-        from online_psp.datasets.own import load_own, own_sets
-
-        own = own_sets().get(str(name))
-        return load_own(str(name), own, key) if own is not None else _read(name, key)
+        return _read(name, key)
     known = KNOWN[str(name)]
     if not known.names:
         return DataSet(str(name), _bundled_digits(), known.layout)
