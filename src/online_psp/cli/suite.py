@@ -15,40 +15,9 @@ import typer
 
 from online_psp.cli._errors import DATA, INTERRUPTED, CommandError, say, usage
 
-
-class Which(StrEnum):
-    """A figure of the paper, or all of them."""
-
-    fig1 = "fig1"
-    fig2 = "fig2"
-    fig3 = "fig3"
-    fig4 = "fig4"
-    all = "all"
-
-
-class TrackName(StrEnum):
-    """The tracks, which make a stream harder, or all of them."""
-
-    drift = "drift"
-    missing = "missing"
-    outliers = "outliers"
-    sorted = "sorted"
-    all = "all"
-
-
-class Study(StrEnum):
-    """The benchmarks."""
-
-    others = "others"
-    speed = "speed"
-    threads = "threads"
-    tracking = "tracking"
-    holes = "holes"
-    gross = "gross"
-    scale = "scale"
-    streams = "streams"
-    published = "published"
-    watch = "watch"
+Which = StrEnum("Which", ["fig1", "fig2", "fig3", "fig4", "all"])
+TrackName = StrEnum("TrackName", ["drift", "missing", "outliers", "sorted", "all"])
+Study = StrEnum("Study", ["others", "speed", "threads", "tracking", "holes", "gross", "scale", "streams", "published", "watch"])
 
 
 @contextmanager
@@ -169,9 +138,7 @@ def evaluate(
     trials: Annotated[int, typer.Option(min=1, help="Number of trials, each with another order (or draw) of the samples.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the data.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed of the first trial.")] = 0,
-    batch: Annotated[int | None, typer.Option(min=1, help="Rows per call of partial_fit; 5 K by default.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Time limit in seconds for one trial of a method; none by default.")] = None,
-    key: Annotated[str | None, typer.Option(help="Name of the array in a .npz or .mat file.")] = None,
     out: Out = Path("psp-evaluation"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Reuse results of built-in methods in the output folder, if they come from the same code.")
@@ -190,25 +157,16 @@ def evaluate(
     from online_psp.engine.extras import need_pages
 
     need_pages("psp evaluate")
-    from online_psp.suite.evaluation import Plan, labelled
+    from online_psp.suite.evaluation import Plan
     from online_psp.suite.evaluation import evaluate as run_evaluation
     from online_psp.suite.tables import comparison
 
     _find_modules_here(algorithm or [])
-    wanted = [name.value for name in TrackName if name is not TrackName.all] if TrackName.all in (track or []) else track or []
+    wanted = [name for name in TrackName if name != "all"] if "all" in (track or []) else dict.fromkeys(track or [])
     with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
-        tracks = tuple(dict.fromkeys(str(name) for name in wanted))
-        result = run_evaluation(
-            data,
-            components,
-            dict(labelled(algorithm or [])),
-            plan=Plan(trials, epochs, seed, tracks, builtin, family, batch, timeout, jobs, resume),
-            out=out,
-            key=key,
-            data_home=data_home,
-            progress=True,
-            command=whole_command(context),
-        )
+        plan = Plan(trials, epochs, seed, tuple(map(str, wanted)), builtin, family, timeout, jobs, resume)
+        command = whole_command(context)
+        result = run_evaluation(data, components, algorithm, plan=plan, out=out, data_home=data_home, progress=True, command=command)
     console = Console()
     for table in comparison(result.rows):
         console.print(table.to_rich())

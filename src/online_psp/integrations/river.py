@@ -186,4 +186,3 @@ def _row(x: dict[Any, Any], features: list[Any]) -> Array:
     """A sample as a row, (D,); NaN where a feature is absent or None."""
     values = [x.get(feature) for feature in features]
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-

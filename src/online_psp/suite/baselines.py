@@ -84,7 +84,6 @@ class _SimilarityBaseline:
 class InPlaceFSM(_SimilarityBaseline):
     """Fast Similarity Matching from W, (K, D), and Minv, (K, K)."""
 
-
     def __init__(self, W: Floats, Minv: Floats) -> None:
         super().__init__(W, Minv)
         self._h, self._z = np.zeros(len(Minv)), np.zeros(len(Minv))
@@ -109,7 +108,6 @@ class InPlaceFSM(_SimilarityBaseline):
 
 class InPlaceSM(_SimilarityBaseline):
     """Similarity Matching from W, (K, D), and M, (K, K); M is factored by Cholesky anew for every sample."""
-
 
     def __init__(self, W: Floats, M: Floats) -> None:
         super().__init__(W, M)
@@ -140,7 +138,6 @@ class InPlaceIPCA:
 
     ``[U r/‖r‖] V`` goes into a second D×K array, and the two are swapped. SciPy allocates LAPACK's work space, of size K².
     """
-
 
     def __init__(self, U: Floats, sigma2: Floats) -> None:
         D, K = U.shape
@@ -199,7 +196,6 @@ class InPlaceCCIPCA:
 
     Components are kept as ``σ_k² u_k``, which saves writing each of them twice.
     """
-
 
     def __init__(self, U: Floats, sigma2: Floats) -> None:
         self._sigma2 = np.array(sigma2, dtype=np.float64)

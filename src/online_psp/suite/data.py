@@ -58,8 +58,6 @@ class Data:
         Its parameter: noise, or how fast variances fall.
     most : int or None
         Use only so many rows, the first in the order of the trial.
-    key : str or None
-        Which array of a file.
     checksum : str
         Of the contents, so that rows of other contents are not reused.
     """
@@ -70,7 +68,6 @@ class Data:
     K: int = 0
     rho: float = 0.0
     most: int | None = None
-    key: str | None = None
     checksum: str = ""
 
     @property
@@ -157,14 +154,12 @@ _arrays: dict[Data, DataSet] = {}
 """Rows that the caller has in memory, of the last evaluation."""
 
 
-def find(data: ArrayLike | str | Path, key: str | None = None, data_home: str | Path | None = None, most: int | None = None) -> Data:
+def find(data: ArrayLike | str | Path, data_home: str | Path | None = None, most: int | None = None) -> Data:
     """The data that a text, a path or an array names; raises an error that says what is wrong with it.
 
     Parameters
     ----------
     data : (N, D) or str or Path
-    key : str, optional
-        Which array of a .npz or .mat file.
     most : int, optional
         Use only so many rows, in random order.
     """
@@ -173,7 +168,7 @@ def find(data: ArrayLike | str | Path, key: str | None = None, data_home: str | 
         _check_memory(made)
         return made if most is None else replace(made, N=min(most, made.N))
     if isinstance(data, str | Path):
-        rows = load(data, data_home, key=key)
+        rows = load(data, data_home)
     else:
         X = np.asarray(data)
         if X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
@@ -186,7 +181,7 @@ def find(data: ArrayLike | str | Path, key: str | None = None, data_home: str | 
     if not (largest == 0 or 1e-150 < largest < 1e150):
         raise ValueError(f"The largest value of the data is {largest:.3g}, and squares overflow or vanish: scale the data.")
     contents = hashlib.sha256(np.ascontiguousarray(rows.X).tobytes()).hexdigest()[:12]
-    found = Data(str(data) if isinstance(data, str | Path) else "data", rows.N, rows.D, most=most, key=key, checksum=contents)
+    found = Data(str(data) if isinstance(data, str | Path) else "data", rows.N, rows.D, most=most, checksum=contents)
     _check_memory(found)
     _arrays.clear()
     _arrays[replace(found, most=None)] = rows
@@ -364,7 +359,7 @@ class Problem:
 
 @lru_cache(maxsize=1)
 def _raw(data: Data, data_home: str | Path | None) -> tuple[DataSet, Array]:
-    found = _arrays[data] if data in _arrays else load(data.source, data_home, key=data.key)
+    found = _arrays[data] if data in _arrays else load(data.source, data_home)
     return found, standardize(found.X)
 
 

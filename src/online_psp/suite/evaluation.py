@@ -44,8 +44,6 @@ class Plan:
         Keys of `online_psp.suite.data.TRACKS`; if empty, the data is used as it is.
     builtin, family : bool
         Whether to run the paper's algorithms and OnlinePCA beside the given ones, and every rival too.
-    batch : int or None
-        Rows per call of ``partial_fit``; 5 K by default.
     timeout : float or None
         Most seconds that a trial of a method may take.
     jobs : int
@@ -61,7 +59,6 @@ class Plan:
     tracks: tuple[str, ...] = ()
     builtin: bool = True
     family: bool = False
-    batch: int | None = None
     timeout: float | None = None
     jobs: int = 1
     resume: bool = False
@@ -127,17 +124,14 @@ _TRACK_TEXT = (
     "last error, where the truth drifts by the mean over time. Times and memory as for the plain stream. " + INTERVALS
 )
 
-Algorithms = Mapping[str, str | Callable[..., Any]]
-
 
 def evaluate(
     data: ArrayLike | str | Path,
     K: int | None = None,
-    algorithms: Algorithms | None = None,
+    algorithms: Mapping[str, str | Callable[..., Any]] | Sequence[str] | None = None,
     *,
     plan: Plan | None = None,
     out: str | Path | None = None,
-    key: str | None = None,
     data_home: str | Path | None = None,
     progress: bool = False,
     command: str = "",
@@ -151,14 +145,12 @@ def evaluate(
         population is known, so that there is Err_pop as well.
     K : int, optional
         Number of directions to find; for generated data, that of the data by default.
-    algorithms : mapping of label to class, function or "module:Class"
+    algorithms : mapping of label to class, function or "module:Class", or sequence of "module:Class"
         Anything that `online_psp.suite.methods` describes.
     plan : Plan, optional
         Trials, tracks, processes and time limit.
     out : str or Path, optional
         Folder for rows, pictures and report.
-    key : str, optional
-        Array to read from a .npz or .mat file.
     data_home : str or Path, optional
         Folder of the data sets.
     progress : bool
@@ -166,16 +158,17 @@ def evaluate(
     command : str
         Command that repeats this, for the report.
     """
-    plan, source = plan or Plan(), find(data, key, data_home)
+    plan, source = plan or Plan(), find(data, data_home)
     K = source.K or None if K is None else K
     if K is None:
         raise ValueError("Pass K, the number of directions to find: it is known for generated data only.")
     if not 1 <= K <= min(source.used, source.D):
         raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
-    own = [_method(label, given, plan.batch) for label, given in (algorithms or {}).items()]
+    own = (
+        [_method(label, given) for label, given in algorithms.items()] if isinstance(algorithms, Mapping) else map(yours, algorithms or ())
+    )
     builtin = [*(PAPER if plan.builtin else ()), *(FAMILY if plan.family else ())]
-    given = told_apart(own, builtin)
-    methods = [*given, *(method for method in builtin if method not in given)]
+    methods = list(dict.fromkeys([*told_apart(own, builtin), *builtin]))
     if not methods:
         raise ValueError("There is nothing to evaluate: name an algorithm, or keep the built-in ones.")
     for method in methods:  # report what is missing before anything runs
@@ -217,14 +210,9 @@ def _when(total: int, K: int, track: Track | None) -> tuple[int, ...]:
     return tuple(int(t) for t in np.unique(np.linspace(0, total, _MOMENTS + 1)[1:].round()) if t >= 1)
 
 
-def _method(label: str, given: str | Callable[..., Any], batch: int | None) -> Method:
+def _method(given: str | Callable[..., Any], label: str) -> Method:
     if isinstance(given, str):
-        return replace(yours(given, batch), label=label)
-    name = f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"
-    return replace(yours(name, batch), label=label, made=given)
-
-
-def labelled(texts: Sequence[str]) -> dict[str, str]:
-    """Unique labels for algorithms as named on the command line, none of them that of a built-in one."""
-    methods = told_apart([yours(text) for text in texts], [*PAPER, *FAMILY])
-    return {method.label: text for method, text in zip(methods, dict.fromkeys(texts), strict=True)}
+        method = yours(given)
+    else:
+        method = replace(yours(f"{given.__module__}:{getattr(given, '__qualname__', type(given).__name__)}"), made=given)
+    return replace(method, label=label or method.label)

@@ -16,7 +16,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -40,11 +39,11 @@ class Method:
     algorithm : str
         See the module's text.
     options : tuple of (name, value)
-        Keyword arguments of the constructor; a value that is a function is called with K and D.
+        Keyword arguments of the constructor; of a peer, "5K" and "5D" stand for numbers of rows.
     kind : str
         OURS, LOOP, PEER, MEMORY or YOURS.
-    batch : callable or int or None
-        Rows per call of ``partial_fit``, also from K and D; as they come if None.
+    batch : str
+        Rows per call of ``partial_fit``, as "5K" or "5D"; as they come if empty.
     times : int
         Directions kept, as a multiple of K, of which the leading K are read.
     by_row : bool
@@ -57,7 +56,7 @@ class Method:
     algorithm: str
     options: tuple[tuple[str, Any], ...] = ()
     kind: str = OURS
-    batch: Callable[[int, int], int] | int | None = None
+    batch: str = ""
     times: int = 1
     by_row: bool = False
     made: Callable[..., Any] | None = None
@@ -65,8 +64,7 @@ class Method:
     @property
     def text(self) -> str:
         """The algorithm with its options, as the command line takes it."""
-        several = [f"{name}={value}" for name, value in self.options if not callable(value)]
-        return ",".join([self.algorithm, *several]) + (f" (batches of {self.batch})" if isinstance(self.batch, int) else "")
+        return ",".join([self.algorithm, *(f"{name}={value}" for name, value in self.options if not callable(value))])
 
 
 class Learner:
@@ -252,8 +250,8 @@ _FAMILIES: Mapping[str, Callable[..., Any]] = MappingProxyType(
 def build(method: Method, K: int, D: int) -> Learner:
     """A learner for K directions of D features; raises an error that says what is wrong with a class."""
     k = method.times * K
-    options = {name: value(K, D) if callable(value) and method.kind == PEER else value for name, value in method.options}
-    batch = method.batch(K, D) if callable(method.batch) else method.batch
+    options = {name: _rows(value, K, D) if isinstance(value, str) and method.kind == PEER else value for name, value in method.options}
+    batch = _rows(method.batch, K, D) if method.batch else None
     family, _, name = method.algorithm.partition(":")
     if method.made is None and family in _FAMILIES:
         model = _FAMILIES[family](name, k, D, **options)
@@ -345,7 +343,7 @@ def check_basis(basis: Array, K: int, D: int) -> Floats:
 # Names
 
 
-def yours(text: str, batch: int | None = None) -> Method:
+def yours(text: str) -> Method:
     """A method from ``name`` or ``module:Class``, with options after commas: ``fsm,gamma=0.6``."""
     algorithm, *settings = (part.strip() for part in text.split(","))
     options = []
@@ -358,7 +356,7 @@ def yours(text: str, batch: int | None = None) -> Method:
         except (ValueError, SyntaxError):
             options.append((name, value))
     kind = OURS if algorithm in BASELINES else PEER if algorithm.startswith("rival:") else YOURS
-    return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch=batch or _rows("5K"))
+    return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch="5K")
 
 
 def told_apart(given: Sequence[Method], known: Sequence[Method]) -> list[Method]:
@@ -405,26 +403,23 @@ def _ours() -> Iterator[Method]:
     yield replace(ONLINE_PCA, label="OnlinePCA fit_next", by_row=True)
 
 
-@cache
-def _rows(text: str) -> Callable[[int, int], int]:
-    """ "5K" or "5D" as a function of K and D."""
-    many, of = int(text[:-1] or 1), text[-1]
-    return lambda K, D: many * (K if of == "K" else D)
+def _rows(text: str, K: int, D: int) -> int:
+    """The number that "5K" or "5D" stands for."""
+    return int(text[:-1] or 1) * {"K": K, "D": D}[text[-1]]
 
 
 def _peers() -> Iterator[Method]:
     """Every setting is named in brackets after the method."""
 
-    def several(name: str, algorithm: str, option: str | None, sizes: Sequence[str], times: int = 1, **more: Any) -> Iterator[Method]:
+    def several(name: str, algorithm: str, option: str, sizes: Sequence[str], times: int = 1, **more: Any) -> Iterator[Method]:
         for size in sizes:
-            options = (*([(option, _rows(size))] if option else []), *more.items())
-            told = ", ".join([f"{option or 'batch'} {size}", *(f"{key} {value}" for key, value in more.items())])
-            cut = ", 2K cut to K" if times == 2 else ""
-            yield Method(f"{name} ({told}{cut})", algorithm, options, PEER, batch=None if option else _rows(size), times=times)
+            told = ", ".join([f"{option} {size}", *(f"{key} {value}" for key, value in more.items()), *["2K cut to K"] * (times - 1)])
+            found = Method(f"{name} ({told})", algorithm, tuple(more.items()), PEER, times=times)
+            yield replace(found, batch=size) if option == "batch" else replace(found, options=((option, size), *found.options))
 
     incremental = "sklearn.decomposition:IncrementalPCA"
-    yield from several("IncrementalPCA", incremental, None, ("K", "5K", "5D"))
-    yield from several("IncrementalPCA", incremental, None, ("2K", "5K", "5D"), 2)
+    yield from several("IncrementalPCA", incremental, "batch", ("K", "5K", "5D"))
+    yield from several("IncrementalPCA", incremental, "batch", ("2K", "5K", "5D"), 2)
     yield from several("proSVD", "peer:prosvd", "block", ("K", "5K", "20K"))
     yield from several("proSVD", "peer:prosvd", "block", ("K", "2K", "5K"), 2)
     yield from FAMILY_AT_DEFAULTS

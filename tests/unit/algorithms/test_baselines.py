@@ -74,7 +74,7 @@ def test_a_steady_state_is_one_that_the_class_starts_from(name: str) -> None:
     for t, x in enumerate(X, start=1):
         baseline.step(x, *BASELINES[name].rates(t, 2.0))
     end = cold(name, X, K)._make(baseline.state)
-    assert subspace_error(model.get_components(), module_of(name).reference_basis(end)) < 1e-9, f"{name}: class and baseline part from one start"
+    assert subspace_error(model.get_components(), module_of(name).reference_basis(end)) < 1e-9, name
 
 
 def test_the_baselines_are_those_of_the_paper() -> None:

@@ -14,11 +14,12 @@ from sklearn.decomposition import IncrementalPCA
 from online_psp.engine.types import Floats
 from online_psp.suite import Plan, evaluate
 from online_psp.suite.data import TRACKS
-from online_psp.suite.evaluation import labelled
 from online_psp.suite.leaderboard import boards, collect, overall, places, write_leaderboard
 from online_psp.suite.rows import Row, distinct, read_rows, select, write_rows
 from online_psp.suite.tables import comparison
 from tests.somebodys import Complex, Mine
+
+HERE = "tests.somebodys"
 
 QUICK = Plan(trials=2, jobs=0)
 ALONE = Plan(trials=1, builtin=False, jobs=0)
@@ -107,8 +108,9 @@ def test_a_failure_is_told_and_takes_no_place_from_others(X: Floats) -> None:
     assert "must be real numbers" in table
 
 
-def test_labels_on_the_command_line() -> None:
-    assert labelled(["a:C", "b:C", "fsm,gamma=0.6"]) == {"C [a:C]": "a:C", "C [b:C]": "b:C", "fsm, gamma=0.6": "fsm,gamma=0.6"}
+def test_labels_of_algorithms_named_by_their_text(X: Floats) -> None:
+    names = [f"{HERE}:Mine", f"{HERE}:IPCA", "fsm,gamma=0.6"]
+    assert set(distinct(evaluate(X, K=2, algorithms=names, plan=QUICK).rows, "label")) >= {"Mine", f"IPCA [{HERE}:IPCA]", "fsm, gamma=0.6"}
 
 
 # The leaderboard

@@ -52,8 +52,8 @@ def test_the_in_place_loop_and_both_ways_of_this_package_agree(name: str) -> Non
 
 
 def test_estimators_get_equal_batches_whatever_comes_in_and_whoever_looks() -> None:
-    method = Method("m", "sklearn.decomposition:IncrementalPCA", batch=50)
-    plain = IncrementalPCA(3, batch_size=50).fit(X[:270]).components_.T
+    method = Method("m", "sklearn.decomposition:IncrementalPCA", batch="20K")
+    plain = IncrementalPCA(3, batch_size=60).fit(X[:270]).components_.T
     learner = build(method, 3, 30)
     for part in np.array_split(X[:270], 17):
         learner.feed(part)
