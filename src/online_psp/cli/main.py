@@ -76,9 +76,8 @@ def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] =
     with console.status("loading") as status:
         from online_psp.suite import demo as show
 
-        found = show.run(status.update)
-        show.draw(found, out)
-    for sentence in show.sentences(found):
+        sentences = show.run(out, status.update)
+    for sentence in sentences:
         console.print(sentence, markup=False)
     console.print(f"picture     {out}", markup=False)
     console.print(_NEXT, markup=False)

@@ -164,9 +164,8 @@ def evaluate(
         raise ValueError("Pass K, the number of directions to find: it is known for generated data only.")
     if not 1 <= K <= min(source.used, source.D):
         raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
-    own = (
-        [_method(label, given) for label, given in algorithms.items()] if isinstance(algorithms, Mapping) else map(yours, algorithms or ())
-    )
+    named = algorithms if isinstance(algorithms, Mapping) else {text: text for text in algorithms or ()}
+    own = [_method(given, "" if label == given else label) for label, given in named.items()]
     builtin = [*(PAPER if plan.builtin else ()), *(FAMILY if plan.family else ())]
     methods = list(dict.fromkeys([*told_apart(own, builtin), *builtin]))
     if not methods:

@@ -129,11 +129,6 @@ def _model(algorithm: str, D: int, K: int, rho: float, gamma: float, seed: int, 
     return ALGORITHMS[algorithm](K, D, dtype=np.dtype(dtype), **options)
 
 
-def steady_model(algorithm: str, D: int, K: int) -> tuple[Any, _Stream]:
-    """A model in its steady state, and the stream that it has converged to."""
-    return _model(algorithm, D, K, 0.01, 2.0, 0, "float64"), _stream(D, K, 0.01, 0)
-
-
 def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
     """One run of a timing, which ends at a deadline, to the processor seconds it took and how many samples it had."""
     D, K = timing.D, timing.K

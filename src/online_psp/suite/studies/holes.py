@@ -18,7 +18,7 @@ from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
 from online_psp.suite import pictures
-from online_psp.suite.measure import Stopwatch
+from online_psp.suite.measure import in_turn
 from online_psp.suite.methods import Method, build
 from online_psp.suite.tables import Table, number
 
@@ -164,19 +164,16 @@ def published(seeds: int) -> Table:
 
 def times(several: list[Rows]) -> Table:
     """Processor time a row, the best of three in turn."""
-    lines = []
+
+    def learn(K: int, rows: Floats) -> None:
+        _ = OnlinePCA(K, missing="impute").fit(rows).components_
+
+    lines, shares = [], (0.1, 0.5, 0.8, None)
     for name, X, K in several:
-        rows_of = partial(holed, X[:4000])
-        patterns = {"complete": X[:4000], **{_what(share): rows_of(share) for share in (0.1, 0.5, 0.8, None)}}
-        best = dict.fromkeys(patterns, np.inf)
-        for _ in range(3):
-            for what, rows in patterns.items():
-                watch = Stopwatch()
-                with watch:
-                    _ = OnlinePCA(K, missing="impute").fit(rows).components_
-                best[what] = min(best[what], 1e6 * watch.seconds / len(rows))
-        lines.append((name, *(f"{value:.0f}" for value in best.values())))
-    return Table("Processor time, µs a row", ("data", *best), tuple(lines))
+        patterns = {"complete": X[:4000], **{_what(share): holed(X[:4000], share) for share in shares}}
+        found = in_turn({what: partial(learn, K, rows) for what, rows in patterns.items()}, 3)
+        lines.append((name, *(f"{1e6 * min(seconds) / len(patterns['complete']):.0f}" for seconds in found.values())))
+    return Table("Processor time, µs a row", ("data", "complete", *map(_what, shares)), tuple(lines))
 
 
 def digits() -> Any:

@@ -19,7 +19,7 @@ from online_psp.datasets import load, locate
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
-from online_psp.suite.measure import Stopwatch, memory_bytes
+from online_psp.suite.measure import Stopwatch, in_turn, memory_bytes
 from online_psp.suite.runner import apart
 from online_psp.suite.tables import Table, micro
 
@@ -161,14 +161,9 @@ def torch() -> Table:
 
     library.set_num_threads(1)
     X = np.random.default_rng(0).standard_normal((4096, 2048)) * np.linspace(3, 0.1, 2048)
-    rows, best, components = (X, library.asarray(X)), [np.inf, np.inf], [np.empty(0), np.empty(0)]
-    for _ in range(4):
-        for i in range(2):
-            watch, model = Stopwatch(), OnlinePCA(64)
-            with watch:
-                model.partial_fit(rows[i])
-                components[i] = np.asarray(model.components_)
-            best[i] = min(best[i], watch.seconds / len(X))
-    error = subspace_error(components[1].T, components[0].T)
-    cells = (micro(best[0]), micro(best[1]), f"{best[1] / best[0]:.2f}×", f"{error:.1e}")
+    models = {name: OnlinePCA(64) for name in ("NumPy", "torch")}
+    fits = {"NumPy": partial(models["NumPy"].fit, X), "torch": partial(models["torch"].fit, library.asarray(X))}
+    best = {name: min(seconds) / len(X) for name, seconds in in_turn(fits, 4).items()}
+    error = subspace_error(models["torch"].components_.T, models["NumPy"].components_.T)
+    cells = (micro(best["NumPy"]), micro(best["torch"]), f"{best['torch'] / best['NumPy']:.2f}×", f"{error:.1e}")
     return Table("torch on the processor, OnlinePCA(64), D = 2,048", ("NumPy, µs a row", "torch", "ratio", "distance"), (cells,))

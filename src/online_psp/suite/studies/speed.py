@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from online_psp.engine.blas import matmul
 from online_psp.engine.types import Floats
 from online_psp.pca import OnlinePCA
 from online_psp.suite.baselines import BASELINES
+from online_psp.suite.measure import in_turn
 from online_psp.suite.rows import median, select
 from online_psp.suite.speed import FLOORS, METRIC, WAYS, Timing, time_steady
 from online_psp.suite.tables import Table, micro
@@ -77,35 +79,31 @@ def anchor(rounds: int) -> Table:
     lines = []
     for (name, X), K in product(sets.items(), (16, 64)):
         OnlinePCA(K).fit(X[:3000])
-        pairs = [(_seconds(lambda X=X: matmul(X.T, X)), _seconds(lambda X=X, K=K: OnlinePCA(K).fit(X).components_)) for _ in range(rounds)]  # type: ignore[misc]
-        once, ours = (median(times) / len(X) for times in zip(*pairs, strict=True))
-        share = median(own / other for other, own in pairs)
+        found = in_turn({"once": partial(matmul, X.T, X), "ours": partial(_learned, X, K)}, rounds)
+        once, ours = (median(found[what]) / len(X) for what in ("once", "ours"))
+        share = median(np.divide(found["ours"], found["once"]))
         lines.append((name, f"{X.shape[0]:,} × {X.shape[1]}", str(K), micro(once), micro(ours), f"{share:.2f}"))
     header = ("rows", "size", "K", "XᵀX once, µs a row", "OnlinePCA, µs a row", "OnlinePCA / XᵀX")
     return Table("The anchor: OnlinePCA beside forming XᵀX once, processor time, in turn", header, tuple(lines))
 
 
-def _seconds(function: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
-    began = clock()
-    function()
-    return clock() - began
+def _learned(X: Floats, K: int) -> Any:
+    return OnlinePCA(K).fit(X).components_
 
 
 def start_up(repeats: int) -> Table:
     """What an import and a first fit take, with compiling and from the cache."""
 
-    def process(code: str, **environment: str) -> float:
-        return _seconds(lambda: subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True), time.perf_counter)
+    def process(code: str, times: int = repeats, **environment: str) -> float:
+        act = partial(subprocess.run, [sys.executable, "-c", code], env=os.environ | environment, check=True)
+        return median(in_turn({"": act}, times, time.perf_counter)[""])
 
-    def several(code: str, **environment: str) -> float:
-        return median(process(code, **environment) for _ in range(repeats))
-
-    base, ours = several("import sklearn.decomposition"), several("import online_psp, sklearn.decomposition")
+    base, ours = process("import sklearn.decomposition"), process("import online_psp, sklearn.decomposition")
     imports = "import numpy, sklearn.decomposition; from online_psp import OnlinePCA"
     fit = imports + "; X = numpy.random.default_rng(0).standard_normal((500, 100)); OnlinePCA(4).fit(X)"
     with tempfile.TemporaryDirectory() as cache:
-        first = process(fit, NUMBA_CACHE_DIR=cache)
-        later, alone = several(fit, NUMBA_CACHE_DIR=cache), several(imports)
+        first = process(fit, 1, NUMBA_CACHE_DIR=cache)
+        later, alone = process(fit, NUMBA_CACHE_DIR=cache), process(imports)
     lines = (
         ("import online_psp, more than sklearn.decomposition", f"{ours - base:.2f}"),
         ("first fit of OnlinePCA after installing, compiling included, imports apart", f"{first - alone:.2f}"),
