@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ _CURVE_MARKERS: Mapping[str, str] = {"IPCA": "s", "CCIPCA": "D", "FSM γ=0.6": "
 _KIND_MARKERS: Mapping[str, str] = {OURS: "o", LOOP: "x", PEER: "s", MEMORY: "D", YOURS: "*"}
 _WAY_TITLES = {"published": "as published, one at a time", "fit_next": "fit_next, one at a time", "fit_block": "fit_block, in blocks"}
 _FLOOR = 1e-6
-_SETTINGS: Mapping[str, Any] = {
+_SETTINGS = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -57,7 +57,7 @@ def style() -> AbstractContextManager[None]:
     """The style of the pictures, as a context manager."""
     from matplotlib import rc_context
 
-    settings: Any = dict(_SETTINGS)
+    settings: Any = _SETTINGS
     return rc_context(settings)
 
 
@@ -89,17 +89,6 @@ def plain(text: str) -> str:
     return f"{' ' if text.startswith('_') else ''}{text}".replace("$", r"\$")
 
 
-def _plain_numbers(axes: Axes) -> None:
-    """Write 0.2, not 2 × 10⁻¹, on an axis of errors that spans little more than a decade."""
-    from matplotlib.ticker import NullLocator
-
-    low, high = axes.get_ylim()
-    if high < 30 * low:
-        shown = [value for value in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0) if low <= value <= high]
-        axes.set_yticks(shown, [f"{value:g}" for value in shown])
-        axes.yaxis.set_minor_locator(NullLocator())
-
-
 def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
@@ -120,11 +109,10 @@ def fig1(rows: Sequence[Row]) -> Figure:
                 _timing_panel(axes, select(rows, D=D, kind=way))
                 axes.set_title(f"D = {D}: {_WAY_TITLES[way]}")
             line[0].set_ylabel("seconds per sample")
+        several = sorted(distinct(rows, "K"))
         for axes in grid[-1]:
             axes.set_xlabel("K")
-        several = sorted(distinct(rows, "K"))
-        grid[0, 0].set_xticks(several, [str(K) for K in several])
-        grid[0, 0].minorticks_off()
+            axes.set_xticks(several, [str(K) for K in several], minor=False)
         _legend(figure, grid[0, 0])
     return figure
 
@@ -194,30 +182,15 @@ def error_panel(axes: Axes, rows: Sequence[Row], colours: Mapping[str, str]) -> 
         mine = select(rows, label=label)
         _curve(axes, mine, "t", label, colour)
         _spread(axes, select(rows, label=label + SPREAD), "t", colour)
-        middle = {t: median(row.value for row in some) for (t,), some in sorted(by(mine, "t").items())}
-        if middle and list(middle.values())[-1] < EXACT:
-            _remark_exact(axes, label, colour, list(middle), list(middle.values()))
+        exact = [t for (t,), some in sorted(by(mine, "t").items()) if median(row.value for row in some) < EXACT]
+        if exact and exact[-1] == max(row.t for row in mine):
+            right = exact[0] ** 2 > mine[0].t * exact[-1]  # of the middle of the panel
+            note = f"{plain(label)}: exact ↓" if right else f"↓ {plain(label)}: exact"
+            place, side = (exact[0], 0.12), "right" if right else "left"
+            axes.annotate(note, place, xycoords=("data", "axes fraction"), color=colour, fontsize=7, ha=side)
     N, end = rows[0].N, max(row.t for row in rows)
-    if end > N:
+    if end > N:  # the end of the first pass
         axes.axvline(N, color="0.5", linestyle=":", linewidth=1)
-        _remark(axes, (N, 0.02), "one pass", "0.4", ha="left")
-
-
-def _remark_exact(axes: Axes, label: str, colour: str, seen: Sequence[int], errors: Sequence[float]) -> None:
-    """Note that a line leaves the plot, where it does so, on the side that has room."""
-    last = max((i for i, error in enumerate(errors) if error >= EXACT), default=-1)
-    if last >= 0 and seen[last] ** 2 >= seen[0] * seen[-1]:
-        _remark(axes, (seen[last], 0.12), f"{plain(label)}: exact ↓", colour, ha="right")
-    else:
-        _remark(axes, (seen[last + 1], 0.12), f"↓ {plain(label)}: exact", colour, ha="left")
-
-
-def _remark(axes: Axes, place: tuple[float, float], text: str, colour: str, ha: Literal["left", "right"]) -> None:
-    """A small text beside a place: x in samples, y in fractions of the panel's height."""
-    shift = (3 if ha == "left" else -5, 0)
-    axes.annotate(
-        text, place, xycoords=("data", "axes fraction"), xytext=shift, textcoords="offset points", color=colour, fontsize=7, ha=ha
-    )
 
 
 def _keep_inexact(axes: Axes, rows: Sequence[Row]) -> None:
@@ -259,38 +232,25 @@ def fig4(rows: Sequence[Row], albums: Mapping[str, Mapping[str, NDArray[Any]]], 
     layouts : mapping
         Layout of the images, by the name of the data set.
     """
-    from matplotlib.patheffects import withStroke
-
-    halo = withStroke(linewidth=2.5, foreground="white")  # keeps letters legible on a line
     panels = by(select(rows, metric="err_batch"), "data")
     with style():
-        figure = new_figure(13.5, 2.6 * len(panels))
         shown = max(len(chosen_moments(mine)) for mine in panels.values())
-        grid = figure.add_gridspec(len(panels), shown + 3, width_ratios=[2.4] + [1.0] * (shown + 2))
-        for line, ((name,), mine) in enumerate(panels.items()):
-            picked, album = chosen_moments(mine), albums[mine[0].key]
-            axes = figure.add_subplot(grid[line, 0])
-            error_panel(axes, mine, {mine[0].label: COLOURS.get(mine[0].label, "#009E73")})
-            axes.axhline(0.2, color="0.5", linestyle="--", linewidth=1)
-            axes.margins(0.1, 0.12)  # room for the letters
-            axes.plot([row.t for row in picked], [row.value for row in picked], "o", color="#D55E00")
-            _plain_numbers(axes)
-            for letter, row in zip("abcdefg", picked, strict=False):
-                axes.annotate(letter, (row.t, row.value), xytext=(4, 4), textcoords="offset points", color="#D55E00", path_effects=[halo])
-            axes.set_title(f"{name.upper()}, {mine[0].label}, K = {mine[0].K}")
-            axes.set_ylabel("Err_batch")
-            axes.set_xlabel("samples seen")
-            titled = [
-                (f"{letter}: t = {row.t}\nErr = {row.value:.2f}", album[f"t{row.t}"])
-                for letter, row in zip("abcdefg", picked, strict=False)
-            ]
-            titled += [("batch PCA", album["batch"]), ("original", album["original"])]
+        figure = new_figure(13.5, 2.6 * len(panels))
+        grid = figure.subplots(len(panels), shown + 3, squeeze=False, width_ratios=[2.4] + [1.0] * (shown + 2))
+        for line, ((name,), mine) in zip(grid, panels.items(), strict=True):
+            picked, album, first = chosen_moments(mine), albums[mine[0].key], mine[0]
+            error_panel(line[0], mine, {first.label: COLOURS.get(first.label, "#009E73")})
+            line[0].axhline(0.2, color="0.5", linestyle="--", linewidth=1)
+            line[0].plot([row.t for row in picked], [row.value for row in picked], "o", color="#D55E00")
+            line[0].set(title=f"{name.upper()}, {first.label}, K = {first.K}", xlabel="samples seen", ylabel="Err_batch")
+            titled = {f"t = {row.t}\nErr = {row.value:.2f}": album[f"t{row.t}"] for row in picked}
+            titled |= {"batch PCA": album["batch"], "original": album["original"]}
             low, high = float(album["original"].min()), float(album["original"].max())
-            for column, (title, pixels) in enumerate(titled, start=1):
-                place = figure.add_subplot(grid[line, column if column <= len(picked) else column + shown - len(picked)])
-                place.imshow(layouts[name].image(pixels), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
-                place.set_axis_off()
-                place.set_title(title, fontsize=8)
+            for axes in line[1:]:
+                axes.set_axis_off()
+            for axes, (title, pixels) in zip(line[1:], titled.items(), strict=False):
+                axes.imshow(layouts[name].image(pixels), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+                axes.set_title(title, fontsize=8)
     return figure
 
 
@@ -342,7 +302,6 @@ def error_against_time(rows: Sequence[Row]) -> Figure:
                     axes.plot(*zip(*(place for place, _ in points), strict=True), color=colours[family], linewidth=0.9, alpha=0.5)
                 for (x, y), kind in points:
                     axes.plot([x], [y], _KIND_MARKERS[kind], color=colours[family], markersize=6 if kind == OURS else 4)
-            _plain_numbers(axes)
             name = plain(Path(data).name) + (f", {track}" if track else "")
             axes.set_title(f"{name}\n{N:,} × {D}, K = {K}", fontsize=9)
             axes.set_xlabel("µs per sample")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.stats import binomtest
@@ -79,22 +79,31 @@ class Claim:
         return Verdict(self.statement, *self.judge(rows), self.rule, self.widened)
 
 
-def _share(hits: int, of: int) -> str:
-    """The outcome for a share of cases: all of them holds, more than half holds in part."""
-    return HOLDS if hits == of else PARTLY if 2 * hits > of else FAILS
+def _judged(hits: Sequence[bool], evidence: str, missing: str) -> Found:
+    """All of the cases: it holds; more than half: in part; none at hand: not tested."""
+    if not hits:
+        return OPEN, missing
+    return HOLDS if all(hits) else PARTLY if 2 * sum(hits) > len(hits) else FAILS, evidence
+
+
+def _medians(rows: Sequence[Row], where: tuple[str, ...], which: str) -> dict[Any, dict[str, float]]:
+    """The median value by place and curve."""
+    found: dict[Any, dict[str, float]] = {}
+    for (*place, name), mine in by(rows, *where, which).items():
+        found.setdefault(tuple(place), {})[name] = max(median(row.value for row in mine), _TINY)
+    return found
 
 
 # Figure 1: times, of the published updates in place
 
-_NO_TIMES = OPEN, "figure 1 was not run with enough sizes"
+_FEW_TIMES = "figure 1 was not run with enough sizes, or not with all four"
+
+Times: TypeAlias = dict[tuple[int, int], dict[str, float]]
 
 
-def seconds(rows: Sequence[Row], way: str = WAYS[0]) -> dict[tuple[int, int], dict[str, float]]:
+def seconds(rows: Sequence[Row], way: str = WAYS[0]) -> Times:
     """Median seconds per sample of one way of running, by (D, K) and algorithm."""
-    found: dict[tuple[int, int], dict[str, float]] = {}
-    for (D, K, name), mine in by(select(rows, study="fig1", metric=METRIC, kind=way), "D", "K", "algorithm").items():
-        found.setdefault((D, K), {})[name] = median(row.value for row in mine)
-    return found
+    return _medians(select(rows, study="fig1", metric=METRIC, kind=way), ("D", "K"), "algorithm")
 
 
 def slopes(rows: Sequence[Row], algorithm: str, way: str = WAYS[0]) -> dict[int, tuple[float, float]]:
@@ -109,51 +118,40 @@ def slopes(rows: Sequence[Row], algorithm: str, way: str = WAYS[0]) -> dict[int,
 
 
 def _growth(rows: Sequence[Row], algorithm: str) -> str:
-    parts = [
-        f"{way} D={D}: K^{whole:.2f}, last doubling K^{last:.2f}"
-        for way in WAYS
-        for D, (whole, last) in slopes(rows, algorithm, way).items()
-    ]
+    found = [(way, D, *exponents) for way in WAYS for D, exponents in slopes(rows, algorithm, way).items()]
+    parts = [f"{way} D={D}: K^{whole:.2f}, last doubling K^{last:.2f}" for way, D, whole, last in found]
     return f"{algorithm.upper()} ({'; '.join(parts)})"
 
 
 def _linear(algorithm: str, rows: Sequence[Row]) -> Found:
-    found = slopes(rows, algorithm)
-    if not found:
-        return _NO_TIMES
-    return _share(sum(_LINEAR[0] <= whole <= _LINEAR[1] for whole, _ in found.values()), len(found)), _growth(rows, algorithm)
+    hits = [_LINEAR[0] <= whole <= _LINEAR[1] for whole, _ in slopes(rows, algorithm).values()]
+    return _judged(hits, _growth(rows, algorithm), _FEW_TIMES)
 
 
 def _turning(rows: Sequence[Row]) -> Found:
     found = [slopes(rows, name) for name in ("sm", "ipca")]
     if not all(found):
-        return _NO_TIMES
-    lasts = [last for by_size in found for _, last in by_size.values()]
-    hits, largest = sum(last >= _TURNING for last in lasts), max(row.K for row in select(rows, study="fig1"))
-    evidence = f"{_growth(rows, 'sm')}; {_growth(rows, 'ipca')}; largest K {largest}"
-    return HOLDS if hits == len(lasts) else PARTLY if hits else FAILS, evidence
+        return OPEN, _FEW_TIMES
+    hits = [last >= _TURNING for by_size in found for _, last in by_size.values()]
+    evidence = f"{_growth(rows, 'sm')}; {_growth(rows, 'ipca')}; largest K {max(K for _, K in seconds(rows))}"
+    return HOLDS if all(hits) else PARTLY if any(hits) else FAILS, evidence
 
 
 def _fsm_fastest(rows: Sequence[Row]) -> Found:
-    cells = {where: found for where, found in seconds(rows).items() if len(found) == 4}
-    if not cells:
-        return OPEN, "figure 1 was not run with all four"
-    winners = {where: min(found, key=found.__getitem__) for where, found in cells.items()}
-    hits = sum(name == "fsm" for name in winners.values())
+    winners = {where: min(found, key=found.__getitem__) for where, found in seconds(rows).items() if len(found) == 4}
     others = [f"D={D} K={K}: {name.upper()}" for (D, K), name in winners.items() if name != "fsm"]
-    return HOLDS if 2 * hits > len(cells) else FAILS, f"best at {hits} of {len(cells)}" + (
-        f"; not at {', '.join(others)}" if others else ""
-    )
+    hits = len(winners) - len(others)
+    if not winners:
+        return OPEN, _FEW_TIMES
+    told = f"best at {hits} of {len(winners)}" + (f"; not at {', '.join(others)}" if others else "")
+    return HOLDS if 2 * hits > len(winners) else FAILS, told
 
 
 def _fsm_much_faster(rows: Sequence[Row]) -> Found:
-    cells = {where: found for where, found in seconds(rows).items() if "fsm" in found and "ipca" in found}
-    largest = {D: max(K for size, K in cells if size == D) for D, _ in cells}
-    if not largest:
-        return OPEN, "figure 1 was not run with both"
-    ratios = {(D, K): cells[D, K]["ipca"] / cells[D, K]["fsm"] for D, K in largest.items()}
-    evidence = ", ".join(f"D={D} K={K}: {number(ratio)}×" for (D, K), ratio in ratios.items())
-    return _share(sum(ratio >= _MUCH for ratio in ratios.values()), len(ratios)), evidence
+    ratios = {where: found["ipca"] / found["fsm"] for where, found in seconds(rows).items() if {"fsm", "ipca"} <= set(found)}
+    largest = {(D, K): ratio for (D, K), ratio in ratios.items() if K == max(K for size, K in ratios if size == D)}
+    evidence = ", ".join(f"D={D} K={K}: {number(ratio)}×" for (D, K), ratio in largest.items())
+    return _judged([ratio >= _MUCH for ratio in largest.values()], evidence, _FEW_TIMES)
 
 
 _WHOLE = (
@@ -189,9 +187,8 @@ def _same(rows: Sequence[Row]) -> Found:
     found = {(row.label, *(getattr(row, name) for name in place)): row.value for row in rows if row.metric.startswith("err_")}
     pairs = {(label, *where): ("F" + label, *where) for label, *where in found if label.startswith(CHECK)}
     gaps = [abs(found[one] - found[other]) for one, other in pairs.items() if other in found]
-    if not gaps:
-        return OPEN, "no rows of SM and FSM on equal samples"
-    return HOLDS if max(gaps) < _SAME else FAILS, f"largest difference {max(gaps):.1e} over {len(gaps)} measurements"
+    evidence = f"largest difference {max(gaps, default=0.0):.1e} over {len(gaps)} measurements"
+    return _judged([max(gaps) < _SAME] if gaps else [], evidence, "no rows of SM and FSM on equal samples")
 
 
 _SAME_ITERATES = Claim("FSM equals SM", f"errors of FSM and SM on equal samples differ by less than {_SAME:g}", _same)
@@ -199,49 +196,45 @@ _SAME_ITERATES = Claim("FSM equals SM", f"errors of FSM and SM on equal samples 
 
 # Figure 2: spiked data
 
-Cells: TypeAlias = dict[tuple[int, int, float], dict[str, float]]
+_NOT_RUN = "figure 2 was not run with them"
 
 
-def _cells(rows: Sequence[Row], metric: str) -> Cells:
+def _cells(rows: Sequence[Row], metric: str) -> dict[tuple[int, int, float], dict[str, float]]:
     """The median error by (D, K, ρ) and curve."""
-    found: Cells = {}
-    for (D, K, rho, label), mine in by(select(rows, study="fig2", metric=metric), "D", "K", "rho", "label").items():
-        found.setdefault((D, K, rho), {})[label] = max(median(row.value for row in mine), _TINY)
-    return found
+    return _medians(select(rows, study="fig2", metric=metric), ("D", "K", "rho"), "label")
 
 
 def _near(one: str, other: str, metric: str, rows: Sequence[Row]) -> Found:
-    ratios = [found[one] / found[other] for found in _cells(rows, metric).values() if one in found and other in found]
+    ratios = [found[one] / found[other] for found in _cells(rows, metric).values() if {one, other} <= set(found)]
     if not ratios:
-        return OPEN, "figure 2 was not run"
-    within = sum(1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios)
+        return OPEN, _NOT_RUN
+    hits = [1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios]
     span = f"{number(min(ratios))} to {number(max(ratios))}, median {number(median(ratios))}"
-    return _share(within, len(ratios)), f"within it in {within} of {len(ratios)}, {one}/{other} from {span}"
+    return _judged(hits, f"within it in {sum(hits)} of {len(ratios)}, {one}/{other} from {span}", _NOT_RUN)
 
 
 def _magnitude(metric: str, rows: Sequence[Row]) -> Found:
     """How many times smaller the errors of the accurate pair are at low noise: over all sizes, and for each."""
     four, by_size = (CCIPCA.label, _QUICK, IPCA.label, _SLOW), dict[tuple[int, int], list[float]]()
     for (D, K, rho), found in _cells(rows, metric).items():
-        if rho < 1e-3 and all(label in found for label in four):
-            logs = [math.log(found[label]) for label in four]
-            by_size.setdefault((D, K), []).append(0.5 * (logs[0] + logs[1] - logs[2] - logs[3]))
+        if rho < 1e-3 and set(four) <= set(found):
+            by_size.setdefault((D, K), []).append(0.5 * float(np.log([found[label] for label in four]) @ [1.0, 1.0, -1.0, -1.0]))
     if not by_size:
         return OPEN, "figure 2 was not run at low noise"
     each = ", ".join(f"D={D} K={K}: {number(math.exp(float(np.mean(values))))}×" for (D, K), values in by_size.items())
-    ratio = math.exp(float(np.mean([value for values in by_size.values() for value in values])))
+    ratio = math.exp(float(np.mean(np.concatenate(list(by_size.values())))))
     outcome = HOLDS if 5 <= ratio <= 20 else BY_MORE if ratio > 20 else BY_LESS if ratio > 1 else FAILS
     return outcome, f"{number(ratio)}× ({each})"
 
 
 def _population_equal(rows: Sequence[Row]) -> Found:
-    cells = {where: found for where, found in _cells(rows, "err_pop").items() if all(label in found for label in _FIVE)}
-    ratios = {where: max(found[label] for label in _FIVE) / min(found[label] for label in _FIVE) for where, found in cells.items()}
+    cells = {where: [found[label] for label in _FIVE] for where, found in _cells(rows, "err_pop").items() if set(_FIVE) <= set(found)}
+    ratios = {where: max(errors) / min(errors) for where, errors in cells.items()}
     if not ratios:
-        return OPEN, "figure 2 was not run"
-    hits, worst = sum(ratio <= _NEARLY for ratio in ratios.values()), max(ratios, key=ratios.__getitem__)
-    evidence = f"so in {hits} of {len(ratios)}; largest ratio {number(ratios[worst])} at D={worst[0]} K={worst[1]} ρ={worst[2]:.2g}"
-    return _share(hits, len(ratios)), evidence
+        return OPEN, _NOT_RUN
+    hits, (D, K, rho) = [ratio <= _NEARLY for ratio in ratios.values()], max(ratios, key=ratios.__getitem__)
+    evidence = f"so in {sum(hits)} of {len(ratios)}; largest ratio {number(ratios[D, K, rho])} at D={D} K={K} ρ={rho:.2g}"
+    return _judged(hits, evidence, _NOT_RUN)
 
 
 _APART = (
@@ -295,28 +288,23 @@ class SignTest(NamedTuple):
         Number of trials, and of those in which the first is lower than the second, or higher.
     p : float
         One-sided, small if the first is below.
+    decided : int
+        1 if the first is below, −1 if it is above, 0 if the trials do not decide.
     """
 
     trials: int
     below: int
     above: int
     p: float
-
-    @property
-    def decided(self) -> int:
-        """1 if the first is below, −1 if it is above, 0 if the trials do not decide."""
-        return 1 if self.p < LEVEL else -1 if _tail(self.above, self.below) < LEVEL else 0
-
-
-def _tail(hits: int, misses: int) -> float:
-    return float(binomtest(hits, hits + misses, alternative="greater").pvalue) if hits + misses else 1.0
+    decided: int
 
 
 def sign_test(one: Mapping[int, float], other: Mapping[int, float]) -> SignTest:
     """Test whether `one` is below `other`, over the trials (by seed) that both have."""
     pairs = [(one[seed], other[seed]) for seed in one if seed in other]
     below, above = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
-    return SignTest(len(pairs), below, above, _tail(below, above))
+    p, q = (float(binomtest(hits, max(below + above, 1), alternative="greater").pvalue) for hits in (below, above))
+    return SignTest(len(pairs), below, above, p, 1 if p < LEVEL else -1 if q < LEVEL else 0)
 
 
 def _panels(rows: Sequence[Row], late: bool = True) -> dict[tuple[str, int], Trials]:
@@ -425,29 +413,29 @@ ONLINE_PCA_BEST = Claim(
 
 
 def _looks_like_batch(rows: Sequence[Row]) -> Found:
-    hits, told = 0, []
+    hits, told = list[bool](), list[str]()
     for (name,), mine in by(select(rows, study="fig4"), "data").items():
         errors = select(mine, metric="err_batch")
         reached = next((row for row in chosen_moments(errors) if row.value <= _GOOD), None)
-        if reached is None:
+        at = {row.metric: row.value for row in mine if reached is not None and row.t == reached.t}
+        hits.append(bool(at) and at["psnr"] >= _GOOD_DB)
+        if not at:
             told.append(f"{name.upper()}: never below {min(row.value for row in errors):.2f}")
             continue
-        at = {row.metric: row.value for row in select(mine, t=reached.t)}
-        hits += at["psnr"] >= _GOOD_DB
         explained = f"{100 * at['explained']:.1f} % of the variance that batch PCA explains"
-        told.append(f"{name.upper()}: {at['psnr']:.1f} dB and {explained}, at {reached.value:.2f}")
-    return (_share(hits, len(told)), "; ".join(told)) if told else (OPEN, "figure 4 was not run")
+        told.append(f"{name.upper()}: {at['psnr']:.1f} dB and {explained}, at {at['err_batch']:.2f}")
+    return _judged(hits, "; ".join(told), "figure 4 was not run")
 
 
 def _looks_poor(rows: Sequence[Row]) -> Found:
-    hits, told = 0, []
+    hits, told = list[bool](), list[str]()
     for (name,), mine in by(select(rows, study="fig4"), "data").items():
         poor = {row.t for row in select(mine, metric="err_batch") if row.value >= _POOR}
         found = [row.value for row in select(mine, metric="psnr") if row.t in poor]
         if found:
-            hits += max(found) < _POOR_DB
+            hits.append(max(found) < _POOR_DB)
             told.append(f"{name.upper()}: {min(found):.1f} to {max(found):.1f} dB at {len(found)} moments")
-    return (_share(hits, len(told)), "; ".join(told)) if told else (OPEN, f"no moment with an error of {_POOR:g} or more")
+    return _judged(hits, "; ".join(told), f"no moment with an error of {_POOR:g} or more")
 
 
 _LOOKS = {

@@ -241,7 +241,7 @@ def test_trials_that_tell_neither_way_decide_nothing() -> None:
 def test_trials_are_paired_by_their_seed() -> None:
     """One curve is below the other in every trial, though its values overlap with the other's."""
     one, other = {seed: seed + 0.4 for seed in range(8)}, {seed: seed + 0.5 for seed in reversed(range(8))}
-    assert sign_test(one, other) == (8, 8, 0, 0.5**8)
+    assert sign_test(one, other) == (8, 8, 0, 0.5**8, 1)
     assert sign_test(other, one).decided == -1
     assert sign_test(one, one).decided == 0, "equal trials tell nothing"
     assert sign_test({0: 1.0}, {1: 2.0}).p == 1.0, "nothing is paired"

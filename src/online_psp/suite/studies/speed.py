@@ -41,7 +41,7 @@ def ways(sizes: tuple[tuple[int, int], ...], runs: int) -> Table:
     lines = []
 
     def taken(algorithm: str, way: str, dtype: str = "float64") -> float:
-        timing = Timing("speed", algorithm, way, D, K, runs, samples=32, budget=3.0, rho=0.01, dtype=dtype)
+        timing = Timing("speed", algorithm, way, D, K, runs, samples=32, budget=3.0, dtype=dtype)
         return median(row.value for row in select(time_steady(timing), metric=METRIC))
 
     for D, K in sizes:
