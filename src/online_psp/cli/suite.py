@@ -17,7 +17,7 @@ from online_psp.cli._errors import DATA, INTERRUPTED, CommandError, say, usage
 
 Which = StrEnum("Which", ["fig1", "fig2", "fig3", "fig4", "all"])
 TrackName = StrEnum("TrackName", ["drift", "missing", "outliers", "sorted", "all"])
-Study = StrEnum("Study", ["others", "speed", "threads", "tracking", "holes", "gross", "scale", "streams", "published", "watch"])
+Study = StrEnum("Study", ["others", "speed", "tracking", "holes", "gross", "scale", "streams", "published", "watch"])
 
 
 @contextmanager

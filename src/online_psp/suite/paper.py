@@ -23,14 +23,12 @@ from online_psp.suite.pages import Section, write_page
 from online_psp.suite.rows import Row, by, distinct
 from online_psp.suite.runner import How, Record, arrays_path, complete, run
 from online_psp.suite.speed import WAYS, Timing
-from online_psp.suite.tables import FROM_DATA, SPREAD, Table
+from online_psp.suite.tables import SPREAD, Table
 from online_psp.suite.verdicts import FIGURE_CLAIMS, Verdict, judge, to_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STEADY = Method("CCIPCA" + FROM_DATA, "ccipca", (("sigma2_0", "data"),))
-"""CCIPCA from variances of the data, which does not amplify rounding; run on the same perturbations, to show that."""
 _SENSITIVE = 64
 """From this K on rounding decides the published curve of CCIPCA: it is run again on data perturbed by 1e-15."""
 EPOCHS = {"yale": 10, "orl": 30, "mnist": 1}
@@ -69,7 +67,7 @@ class Scope:
 
 def _with_spread(trial: Trial, scope: Scope) -> list[Trial]:
     """A trial, and the same on perturbed data if it should show the effect of rounding."""
-    if trial.method not in (CCIPCA, STEADY) or trial.K < _SENSITIVE or trial.seed != scope.seed:
+    if trial.method != CCIPCA or trial.K < _SENSITIVE or trial.seed != scope.seed:
         return [trial]
     method = replace(trial.method, label=trial.method.label + SPREAD)
     return [trial, *(replace(trial, method=method, jitter=number) for number in range(1, 3 if scope.quick else 6))]
@@ -107,7 +105,7 @@ def _fig3(scope: Scope, data_home: str | Path | None) -> list[Record]:
     for name, K, seed in product(("yale", "orl", "mnist"), (16, 64) if scope.quick else (16, 64, 128), scope.seeds):
         data, epochs = known(name, data_home), min(EPOCHS[name], 10) if scope.quick else EPOCHS[name]
         when, first = moments(data.N * epochs, 2 * K, 16 if scope.quick else 40), seed == scope.seed
-        checks = [sm(0.6)] * (first and (name, K) == ("yale", 16)) + [STEADY] * (first and K >= _SENSITIVE)
+        checks = [sm(0.6)] * (first and (name, K) == ("yale", 16))
         for method in (*PAPER, *checks, *told_apart(scope.methods, PAPER)):
             found += _with_spread(Trial("fig3", data, method, K, seed, epochs, ("err_batch",), when), scope)
     return found

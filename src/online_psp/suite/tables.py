@@ -21,8 +21,6 @@ CHECK = "SM γ="
 """Prefix of the labels of curves that check FSM."""
 SPREAD = " ±1e-15"
 """Suffix of the labels of curves on perturbed data."""
-FROM_DATA = ", σ² from data"
-"""Suffix of the label of CCIPCA started from variances of the data, which is in the table of spreads, not in a figure."""
 EXACT = 1e-8
 """Errors below this are batch PCA's own answer, up to rounding."""
 
@@ -110,7 +108,7 @@ def _extent(runs: Sequence[Row]) -> str:
 
 def curves_of(rows: Sequence[Row]) -> list[str]:
     """The labels of the figures' lines, without the checks of FSM by SM and the runs that show the effect of rounding."""
-    return [label for label in distinct(rows, "label") if not label.startswith(CHECK) and not label.endswith((SPREAD, FROM_DATA))]
+    return [label for label in distinct(rows, "label") if not label.startswith(CHECK) and not label.endswith(SPREAD)]
 
 
 def spreads(rows: Sequence[Row]) -> list[Table]:

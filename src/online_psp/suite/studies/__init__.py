@@ -11,14 +11,14 @@ from threadpoolctl import threadpool_limits
 from online_psp.suite.rows import machine
 from online_psp.suite.tables import Table
 
-STUDIES = ("others", "speed", "threads", "tracking", "holes", "gross", "scale", "streams", "published", "watch")
+STUDIES = ("others", "speed", "tracking", "holes", "gross", "scale", "streams", "published", "watch")
 
 
 def run_study(name: str, out: Path, command: str, **options: object) -> Iterator[Table]:
     """The tables of a study as they come; at the end they are in ``NAME.md`` in the folder, with the machine and the command."""
     out.mkdir(parents=True, exist_ok=True)
     found: list[Table] = []
-    with threadpool_limits(None if name == "threads" else 1):
+    with threadpool_limits(1):
         for table in import_module(f"{__name__}.{name}").tables(out=out, **options):
             found.append(table)
             yield table

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, IncrementalPCA
 
@@ -45,7 +44,6 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them, and the picture of docs/missing.md."""
     several = list(sets(quick))
     yield errors(several)
-    yield bounds(several)
     yield published(1 if quick else 5)
     yield times(several)
     pictures.save(digits(), out / "missing.png")
@@ -101,39 +99,6 @@ def errors(several: list[Rows]) -> Table:
             lines.append((name, _what(share), *cells, f"{ratio:.3f}", f"{100 * apart:.1f} %", f"{100 * noise:+.1f} %"))
     header = ("data", "missing", "OnlinePCA", "mean, PCA", "mean, IncrementalPCA", "pairs", "RMSE of filled values / of the mean")
     return Table("Missing values: error to PCA of the complete rows", (*header, "variances within", "noise variance"), tuple(lines))
-
-
-def bounds(several: list[Rows]) -> Table:
-    """How well missing values can be told at all: by the best linear rule, and by as many directions as the model keeps.
-
-    The rule is the conditional mean of a Gaussian with the covariance of these very rows, complete: nothing linear has less error on them.
-    """
-    lines = []
-    for name, X, K in several:
-        (n, D), mean, rng = X.shape, X.mean(axis=0), np.random.default_rng(0)
-        C = np.cov(X.T, bias=True)
-        values, vectors = (each[..., ::-1] for each in np.linalg.eigh(C))
-        kept = min(2 * K + 32, D)
-        noise = float(values[kept:].sum()) / max(D - kept, 1)
-        few = (vectors[:, :kept] * (values[:kept] - noise)) @ vectors[:, :kept].T + noise * np.eye(D)
-        for share in _SHARES:
-            holes = np.isnan(holed(X, share))
-            rows = rng.choice(np.flatnonzero(holes.any(axis=1)), min(200, n // 4), replace=False)
-            apart = X[rows] - mean
-            rules = (C + 1e-9 * np.trace(C) / D * np.eye(D), few)
-            ratios = [_rms(_conditional(rule, apart, holes[rows])) / _rms(apart[holes[rows]]) for rule in rules]
-            lines.append((name, _what(share), *(f"{ratio:.3f}" for ratio in ratios), str(kept)))
-    header = ("data", "missing", "best linear rule", "directions of the complete rows", "how many")
-    return Table("What filling can reach: RMSE of filled values / of the mean", header, tuple(lines))
-
-
-def _conditional(covariance: Floats, apart: Floats, holes: NDArray[np.bool_]) -> Floats:
-    """Errors of the conditional means of what is missing of centred rows, (number of values missing,)."""
-    found = []
-    for row, hole in zip(apart, holes, strict=True):
-        rule = np.linalg.solve(covariance[np.ix_(~hole, ~hole)], row[~hole])
-        found.append(covariance[np.ix_(hole, ~hole)] @ rule - row[hole])
-    return np.concatenate(found)
 
 
 def published(seeds: int) -> Table:

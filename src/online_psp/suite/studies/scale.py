@@ -1,4 +1,4 @@
-"""Scale: sparse rows, how their cost grows, merged models by depth, rows over workers, torch."""
+"""Scale: sparse rows, merged models by depth, rows over workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from online_psp.datasets import load, locate
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
-from online_psp.suite.measure import Stopwatch, in_turn, memory_bytes
+from online_psp.suite.measure import Stopwatch, memory_bytes
 from online_psp.suite.runner import apart
 from online_psp.suite.tables import Table, micro
 
@@ -27,12 +27,9 @@ from online_psp.suite.tables import Table, micro
 def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them."""
     yield sparse(5000 if quick else 200_000, 2000 if quick else 50_000)
-    yield growth(2000 if quick else 20_000)
     yield depth(2000 if quick else None)
     if find_spec("distributed") is not None:
         yield workers(10 if quick else 1000)
-    if find_spec("torch") is not None:
-        yield torch()
 
 
 def topics(n: int, D: int, per_row: int, seed: int = 0) -> Any:
@@ -79,28 +76,6 @@ def sparse(n: int, D: int, K: int = 32) -> Table:
     title = f"Sparse rows, {n:,} × {D:,}, 50 entries, K={K}; 2K + 32 directions are {basis:.0f} MB, the dense matrix {dense:,.0f} MB"
     header = ("method", "rows", "µs a row", "against ours", "memory grows by, MB", "passes", "error to PCA of the whole matrix")
     return Table(title, header, tuple(lines))
-
-
-def growth(n: int) -> Table:
-    """The exponents of the time a row in the number of features, and in the entries of a row."""
-
-    def seconds(D: int, per_row: int) -> float:
-        X, watch = topics(n + 4000, D, per_row), Stopwatch()
-        model = OnlinePCA(32).partial_fit(X[:4000])
-        with watch:
-            model.partial_fit(X[4000:])
-        return watch.seconds / n
-
-    lines = []
-    for what, several in {
-        "features, 50 entries": [(D, 50) for D in (12_500, 25_000, 50_000, 100_000)],
-        "entries, D = 50,000": [(50_000, entries) for entries in (25, 50, 100, 200)],
-    }.items():
-        times = [seconds(D, entries) for D, entries in several]
-        varied = [float(D if what[0] == "f" else entries) for D, entries in several]
-        slope = float(np.polyfit(np.log(varied), np.log(times), 1)[0])
-        lines.append((what, ", ".join(f"{value:,.0f}" for value in varied), ", ".join(map(micro, times)), f"{slope:.2f}"))
-    return Table("Growth with features and entries, OnlinePCA(32)", ("in", "sizes", "µs a row", "exponent"), tuple(lines))
 
 
 def depth(n: int | None, K: int = 16) -> Table:
@@ -153,17 +128,3 @@ def workers(partitions: int) -> Table:
     size = f"{8 * _ROWS * _D * partitions / 2**30:.1f} GiB in all, D={_D}, K={_K}, {2 * _K} directions kept"
     header = ("rows counted", "partitions", "seconds", "peak of the worker, MiB", "Err_pop")
     return Table(f"A worker of 1 GiB: {size}", header, tuple(lines))
-
-
-def torch() -> Table:
-    """Tensors on the processor beside NumPy's arrays."""
-    import torch as library
-
-    library.set_num_threads(1)
-    X = np.random.default_rng(0).standard_normal((4096, 2048)) * np.linspace(3, 0.1, 2048)
-    models = {name: OnlinePCA(64) for name in ("NumPy", "torch")}
-    fits = {"NumPy": partial(models["NumPy"].fit, X), "torch": partial(models["torch"].fit, library.asarray(X))}
-    best = {name: min(seconds) / len(X) for name, seconds in in_turn(fits, 4).items()}
-    error = subspace_error(models["torch"].components_.T, models["NumPy"].components_.T)
-    cells = (micro(best["NumPy"]), micro(best["torch"]), f"{best['torch'] / best['NumPy']:.2f}×", f"{error:.1e}")
-    return Table("torch on the processor, OnlinePCA(64), D = 2,048", ("NumPy, µs a row", "torch", "ratio", "distance"), (cells,))

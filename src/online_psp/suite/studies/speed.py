@@ -1,4 +1,4 @@
-"""Our own speed: beside the in-place loop, beside what this machine gives, beside forming XᵀX once; start-up."""
+"""Our own speed: beside the in-place loop, beside what this machine gives, beside forming XᵀX once; threads; start-up."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from online_psp.datasets.registry import load, locate
 from online_psp.datasets.spiked import spiked_covariance
@@ -33,6 +34,7 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them."""
     yield ways(_SIZES[:2] if quick else _SIZES, 3 if quick else 9)
     yield anchor(2 if quick else 7)
+    yield threads(3 if quick else 9)
     yield start_up(1 if quick else 5)
 
 
@@ -89,6 +91,25 @@ def anchor(rounds: int) -> Table:
 
 def _learned(X: Floats, K: int) -> Any:
     return OnlinePCA(K).fit(X).components_
+
+
+def threads(rounds: int) -> Table:
+    """OnlinePCA with threads as they come against one thread of BLAS, by the clock on the wall: nothing is to be slower with threads."""
+    lines = []
+    for n, D, K in ((10_000, 784, 16), (2000, 8192, 64), (400, 32_768, 64)):
+        X = np.random.default_rng(0).standard_normal((n, D))
+
+        def learn(limit: int | None, X: Floats = X, K: int = K) -> None:
+            with threadpool_limits(limit, "blas"):
+                _learned(X, K)
+
+        learn(1)
+        found = in_turn({"several": partial(learn, os.cpu_count()), "one": partial(learn, 1)}, rounds, time.perf_counter)
+        ratios = sorted(np.divide(found["several"], found["one"]))
+        cells = (micro(median(found["one"]) / n), f"{median(ratios):.2f}", f"{ratios[0]:.2f} – {ratios[-1]:.2f}")
+        lines.append((str(D), str(K), *cells))
+    title = f"Threads as they come / one thread of BLAS, {os.cpu_count()} cores, wall-clock"
+    return Table(title, ("D", "K", "one thread, µs a row", "as they come / one", "range"), tuple(lines))
 
 
 def start_up(repeats: int) -> Table:

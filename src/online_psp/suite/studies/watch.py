@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +20,33 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """Processor time of the thread that learns, with a page and without in turn, and that of the page's threads."""
     from online_psp.watch import Dashboard
 
-    lines = []
+    lines, seconds = [], (1.0, 2.0) if quick else (2.0, 8.0)
     for D, K in ((10, 4), (784, 16)) if quick else ((10, 4), (784, 16), (8192, 64)):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((2048, K)) @ (3.0 * rng.standard_normal((K, D))) + rng.standard_normal((2048, D))
-        for name, make, size in (
-            ("partial_fit, 256 rows", OnlinePCA, 256),
-            ("fit_next", OnlinePCA, 1),
-            ("Monitor.update, 256 rows", lambda K: Monitor(OnlinePCA(K)), 256),
-            ("Monitor.update_one", lambda K: Monitor(OnlinePCA(K)), 1),
-        ):
-            alone, watched = make(K), make(K)
+        for name in ("partial_fit", "fit_next", "update", "update_one"):
+            alone, watched = (Monitor(OnlinePCA(K)) if name.startswith("update") else OnlinePCA(K) for _ in range(2))
+            parts = np.split(X, 8) if name in ("partial_fit", "update") else X
             for each in (alone, watched):
-                _learn(each, X[:512], 256, 0.0)
-            micros, more, threads = [], [], []
+                getattr(each, "update" if isinstance(each, Monitor) else "partial_fit")(X)
+            pairs = []
             for _ in range(3 if quick else 5):
-                without, _ = _learn(alone, X, size, 1.0 if quick else 2.0)
+                without, _ = _learn(getattr(alone, name), parts, seconds[0])
                 with Dashboard(watched, port=0):
-                    with_page, share = _learn(watched, X, size, 2.0 if quick else 8.0)
-                micros.append(1e6 * without)
-                more.append(100.0 * (with_page / without - 1.0))
-                threads.append(100.0 * share)
-            lines.append((f"{name}, D={D:,}, K={K}", f"{median(micros):.1f}", f"{median(more):+.1f} %", f"{median(threads):.2f} %"))
+                    pairs.append((without, *_learn(getattr(watched, name), parts, seconds[1])))
+            micros, more = median(1e6 * one for one, _, _ in pairs), median(100.0 * (two / one - 1.0) for one, two, _ in pairs)
+            cells = (f"{micros:.1f}", f"{more:+.1f} %", f"{median(100.0 * share for _, _, share in pairs):.2f} %")
+            lines.append((f"{name}{', 256 rows' * (len(parts) == 8)}, D={D:,}, K={K}", *cells))
     title = "The live page: what it costs the process that learns"
     yield Table(title, ("", "learning alone, µs a row", "the learner's thread with a page", "the page's threads, of a core"), tuple(lines))
 
 
-def _learn(learner: Any, X: Floats, size: int, seconds: float) -> tuple[float, float]:
-    """Learn for some seconds: processor time of this thread a row, and of all others a second."""
-    clock, process, own, rows = time.perf_counter(), time.process_time(), time.thread_time(), 0
-    one, many = ("update_one", "update") if isinstance(learner, Monitor) else ("fit_next", "partial_fit")
-    while rows == 0 or time.perf_counter() - clock < seconds:
-        for block in X.reshape(-1, 256, X.shape[1]):
-            if size == 1:
-                for row in block:
-                    getattr(learner, one)(row)
-            else:
-                getattr(learner, many)(block)
-        rows += len(X)
+def _learn(learn: Callable[[Any], Any], parts: list[Floats] | Floats, seconds: float) -> tuple[float, float]:
+    """Learn 2,048 rows again and again for some seconds: processor time of this thread a row, and of all others a second."""
+    clock, process, own, turns = time.perf_counter(), time.process_time(), time.thread_time(), 0
+    while turns == 0 or time.perf_counter() - clock < seconds:
+        turns += 1
+        for part in parts:
+            learn(part)
     spent = time.thread_time() - own
-    return spent / rows, (time.process_time() - process - spent) / (time.perf_counter() - clock)
+    return spent / (2048 * turns), (time.process_time() - process - spent) / (time.perf_counter() - clock)
