@@ -138,56 +138,41 @@ def _outcomes(records: Sequence[Record], how: How, folder: Path) -> Generator[tu
             rows, arrays = _here(record, None, how.data_home)
             yield record, ([row for row in rows if row.metric not in (PEAK, GROWTH)], arrays)
         return
-    stored = _Stored(folder, how.data_home) if how.apart else None
-    lanes: dict[Any, list[Record]] = {}
-    for record in records:
-        lanes.setdefault(_lane(record, how.apart), []).append(record)
     jobs = 1 if any(isinstance(record, Timing) for record in records) else how.jobs  # timings run alone
-    waiting: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
+    lanes, stored = _lanes(records, jobs, how.apart), _Stored(folder, how.data_home) if how.apart else None
+    workers = [_Worker(how.timeout) for _ in lanes]
     done: queue.SimpleQueue[tuple[Record, Outcome] | BaseException] = queue.SimpleQueue()
-    for lane in lanes.values():
-        waiting.put(lane)
-    workers = [_Worker(how.timeout) for _ in range(min(jobs, max(1, len(lanes))))]
 
-    def work(worker: _Worker) -> None:
+    def work(worker: _Worker, lane: list[Record]) -> None:
         try:
-            while lane := _next(waiting):
-                for record in lane:
-                    done.put((record, worker.run(record, stored(record) if stored else None, how.data_home)))
-                if how.apart:
-                    worker.end()
+            for record in lane:
+                done.put((record, worker.run(record, stored(record) if stored else None, how.data_home)))
+            worker.end()
         except BaseException as error:
             done.put(error)
 
-    with ThreadPoolExecutor(len(workers)) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         try:
-            for worker in workers:
-                pool.submit(work, worker)
+            for worker, lane in zip(workers, lanes, strict=True):
+                pool.submit(work, worker, lane)
             for _ in records:
                 found = done.get()
                 if isinstance(found, BaseException):
                     raise found
                 yield found
         finally:
-            while _next(waiting):
-                pass
             for worker in workers:
                 worker.end(for_good=True)
 
 
-def _next(waiting: queue.SimpleQueue[list[Record]]) -> list[Record]:
-    """The next of them, or an empty list."""
-    try:
-        return waiting.get_nowait()
-    except queue.Empty:
-        return []
-
-
-def _lane(record: Record, apart: bool) -> Any:
-    """What shares a process, one after the other: the trials of a method, or what shares generated rows that take long to make."""
-    if isinstance(record, Timing):
-        return record.D, record.K
-    return record.method if apart else (record.data, record.K, record.seed if record.data.generated else record)
+def _lanes(records: Sequence[Record], jobs: int, apart: bool) -> list[list[Record]]:
+    """What shares a process, one after the other: the trials of a method, or what is dealt out by the rows that trials have in common."""
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        shared = (record.D, record.K) if isinstance(record, Timing) else record.method if apart else (record.data, record.K, record.seed)
+        groups.setdefault(shared, []).append(record)
+    several = list(groups.values())
+    return several if apart else [lane for i in range(jobs) if (lane := [record for group in several[i::jobs] for record in group])]
 
 
 def _here(record: Record, given: Problem | None, data_home: str | Path | None) -> Outcome:
