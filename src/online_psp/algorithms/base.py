@@ -16,7 +16,8 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -28,8 +29,6 @@ from online_psp.engine.checks import (
     check_block_size,
     check_count,
     check_dtype,
-    checked_step,
-    checked_steps,
     evaluate_rate,
     not_finite,
     row_squares,
@@ -44,8 +43,6 @@ from online_psp.engine.types import Array, Floats, Rate
 BlockSize: TypeAlias = int | Literal["auto"]
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
-_FEW_OPEN, _MOST_OPEN = 16, 32  # each sample of an open block is one more row to read for the next
-_LEAST_ROWS, _MOST_ROWS = 32, 128
 _DENSE_BYTES = 1 << 24  # rows that are converted at a time
 
 
@@ -60,19 +57,18 @@ class StreamingAlgorithm(ABC):
 
     # What an algorithm provides
 
+    #: A dataclass of arrays, with room for a block of samples, and of numbers; `axes_of` tells the axes of each.
+    State: ClassVar[type]
     #: Parameters that are functions of t and give step sizes; one that is not given is as the first.
     rate_names: ClassVar[tuple[str, ...]] = ("learning_rate",)
     #: Other parameters of the class, all numbers.
     option_names: ClassVar[tuple[str, ...]] = ()
     #: The largest step size allowed.
     most_step: ClassVar[float] = BELOW_ONE
-    #: The arrays of the state and their shapes, n for the samples of the open block; those in `lengthwise` have the model's precision.
-    shapes: ClassVar[Mapping[str, str]]
-    lengthwise: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def _start(self, Q: Array) -> None:
-        """Start from Q (K, D), orthonormal rows."""
+    def _start(self, Q: Array) -> Any:
+        """The state that starts from Q (K, D), orthonormal rows."""
 
     @abstractmethod
     def _default_step(self, t: Any) -> Any:
@@ -88,7 +84,7 @@ class StreamingAlgorithm(ABC):
 
     @abstractmethod
     def _recur(self, first: int, last: int) -> None:
-        """The published update over samples `first` … `last`−1 of the block; fills in their rows of `_Y`."""
+        """The published update over samples `first` … `last`−1 of the block, with their `steps`; fills in their rows of `Y`."""
 
     @abstractmethod
     def _expand(self) -> None:
@@ -98,13 +94,11 @@ class StreamingAlgorithm(ABC):
     def _read(self) -> Array:
         """(K, D) rows that span the subspace, in order if the algorithm has one; only without open samples."""
 
-    @abstractmethod
-    def _arrays(self) -> dict[str, Array]:
-        """The state, as of `shapes`; before the start, what of it there is."""
+    # What it may provide
 
-    @abstractmethod
-    def _restore(self, arrays: Mapping[str, Array]) -> None:
-        """Restore what `_arrays` gave, in arrays of its own."""
+    def _raw(self) -> Array:
+        """(K, D): the basis as the algorithm keeps it; only without open samples."""
+        return self._read()
 
     def _learn_first(self, rows: Array, steps: Floats) -> Array:
         """Learn from the K rows that the start was made of; returns the output of the last."""
@@ -114,36 +108,37 @@ class StreamingAlgorithm(ABC):
         """Where the blocks end into which samples with these steps, (r, n), are cut."""
         return range(self.block_rows, steps.shape[1] + self.block_rows, self.block_rows)
 
+    def _suited_rows(self) -> tuple[int, int]:
+        """Samples that `fit_block` takes at a time and `fit_next` gathers: the more, the dearer their products, the cheaper a block."""
+        return min(max(8 * (self.K // 16) + 16, 32), 128), min(max(self.K, 16), 32)
+
     # Learning
 
-    def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike) -> None:
+    def __init__(self, K: int, D: int | None, block_size: BlockSize, dtype: DTypeLike, given: Mapping[str, Floats]) -> None:
+        """`given` holds arrays of the state that are known before the basis is."""
         self.K = check_count(K, "K")
         self.dtype = check_dtype(dtype)
         self.block_size = check_block_size(block_size)
+        self.block_rows, self.open_rows = self._suited_rows() if self.block_size == "auto" else (self.block_size, min(self.block_size, 64))
         self.D: int | None = None
         self.t = 0
         """Samples seen."""
         self._lock = model_lock()
+        self._given = dict(given)
         self._first: list[Array] = []  # the rows before the start
         self._spanned: list[Array] = []  # their Gram–Schmidt basis
-        self._started = False
+        self._state: Any = None
         self._n = 0  # samples of the block in hand
-        self._published = True  # whether no step size is given by a function
-        self._capacity = self.open_capacity
-        size = max(self.block_rows, self._capacity)
-        self._steps: Floats = np.zeros((len(self.rate_names), size))
-        self._Y: Floats = np.zeros((size, self.K))
+        self._published = all(getattr(self, name) is None for name in self.rate_names)
         if D is not None:
             self._set_features(check_count(D, "D"))
 
-    def fit_next(self, x: ArrayLike, step: float | None = None) -> Array:
+    def fit_next(self, x: ArrayLike) -> Array:
         """Learn from one sample.
 
         Parameters
         ----------
         x : (D,)
-        step : float, optional
-            The step size of this sample, in place of the schedule's.
 
         Returns
         -------
@@ -156,36 +151,29 @@ class StreamingAlgorithm(ABC):
                     row = x
                 else:
                     row = self._check_row(x)
-                if not self._started:
+                state, n, t = self._state, self._n, self.t + 1
+                if state is None:
                     return np.array(self._keep(self._check_values(row[np.newaxis]))[0])
-                n, t = self._n, self.t + 1
-                if step is not None:
-                    self._steps[:, n] = checked_step(step, "step", self.most_step)
-                elif self._published:
-                    self._steps[:, n] = self._default_step(t)
-                else:
-                    self._steps[:, n] = self._rates(t - 1, 1)[:, 0]
+                state.steps[:, n] = self._default_step(t) if self._published else self._rates(t - 1, 1)[:, 0]
                 if not self._add(row):
                     raise not_finite(row, 0, self.dtype)
                 self._recur(n, n + 1)
                 self._n, self.t = n + 1, t
-                y: Array = self._Y[n].astype(self.dtype)
-                if self._n >= self._capacity:
+                y: Array = state.Y[n].astype(self.dtype)
+                if self._n >= self.open_rows:
                     self._close()
                 return y
             except (ValueError, ArithmeticError) as error:
                 raise in_our_words(error) from None
 
     @worded
-    def fit_block(self, X: Any, steps: ArrayLike | None = None) -> Array:
+    def fit_block(self, X: Any) -> Array:
         """Learn from n samples at once; the iterates are those of n calls of `fit_next`.
 
         Parameters
         ----------
         X : (n, D)
             An array, a sparse matrix, which is made dense a block at a time, or an array of another library, which is brought to the host.
-        steps : (n,), optional
-            The step sizes of these samples, in place of the schedule's. They apply once the algorithm has started.
 
         Returns
         -------
@@ -194,16 +182,16 @@ class StreamingAlgorithm(ABC):
         with self._lock, InterruptsWait():
             rows = self._check_values(self._check_rows(X))
             n, D = rows.shape
-            given = self._rates(self.t, n) if steps is None else self._for_all(checked_steps(steps, n, self.most_step))
+            steps = self._rates(self.t, n)
             Y, done = np.empty((n, self.K), dtype=self.dtype), 0
-            if not self._started and n:
+            if self._state is None and n:
                 done = min(n, self.K - self.t)
                 Y[:done] = self._keep(rows[:done])
             many = max(self.block_rows, _DENSE_BYTES // (8 * D) // self.block_rows * self.block_rows)
             with suited_threads(self.K * D):
                 for first in range(done, n, many):
                     part = slice(first, first + many)
-                    Y[part] = self._learn(self._dense(rows[part]), given[:, part])
+                    Y[part] = self._learn(self._dense(rows[part]), steps[:, part])
             return Y
 
     def partial_fit(self, X: Any, times: Any = None) -> Self:
@@ -221,17 +209,16 @@ class StreamingAlgorithm(ABC):
     def _learn(self, X: Array, steps: Floats) -> Floats:
         """Learn from dense rows, block by block; only after the start. Returns their outputs."""
         self._close()
-        Y, first = np.empty((len(X), self.K)), 0
+        Y, first, state = np.empty((len(X), self.K)), 0, self._state
         for end in self._ends(steps):
-            n = min(end, len(X)) - first
-            rows = slice(first, first + n)
-            self._steps[:, :n] = steps[:, rows]
+            rows = slice(first, min(end, len(X)))
+            n = rows.stop - first
+            state.steps[:, :n] = steps[:, rows]
             self._load(X[rows])
             self._recur(0, n)
-            Y[rows] = self._Y[:n]
-            self._n, self.t = n, self.t + n
+            Y[rows] = state.Y[:n]
+            self._n, self.t, first = n, self.t + n, rows.stop
             self._close()
-            first += n
         return Y
 
     def _close(self) -> None:
@@ -250,21 +237,6 @@ class StreamingAlgorithm(ABC):
                 rows.append(rows[0] if rows else self._default_step(np.arange(t + 1.0, t + n + 1.0)))
         return np.array(rows)
 
-    def _for_all(self, steps: Floats) -> Floats:
-        return np.tile(steps, (len(self.rate_names), 1))
-
-    @property
-    def block_rows(self) -> int:
-        """How many samples `fit_block` takes at a time: the more, the dearer their products with each other, the cheaper a block."""
-        if self.block_size != "auto":
-            return self.block_size
-        return min(max(8 * (self.K // 16) + 16, _LEAST_ROWS), _MOST_ROWS)
-
-    @property
-    def open_capacity(self) -> int:
-        """How many samples `fit_next` gathers before the basis moves."""
-        return min(max(self.K, _FEW_OPEN), _MOST_OPEN) if self.block_size == "auto" else min(self.block_size, 2 * _MOST_OPEN)
-
     # The start
 
     def _keep(self, rows: Any) -> Array:
@@ -281,10 +253,14 @@ class StreamingAlgorithm(ABC):
             kept.append(x.copy())
             spanned.append(unit)
         if len(kept) == self.K:
-            first = np.array(kept)
-            self._start(np.ascontiguousarray(qr(first.T, mode="economic", check_finite=False)[0].T))
-            Y[-1] = self._learn_first(first, self._rates(0, self.K))
-            self._started, kept, spanned = True, [], []
+            first, steps = np.array(kept), self._rates(0, self.K)
+            try:
+                self._state = self._start(np.ascontiguousarray(qr(first.T, mode="economic", check_finite=False)[0].T))
+                Y[-1] = self._learn_first(first, steps)
+            except BaseException:
+                self._state = None
+                raise
+            kept, spanned = [], []
         self._set_features(X.shape[1])
         self._first, self._spanned = kept, spanned
         self.t = len(kept) or self.K
@@ -307,7 +283,7 @@ class StreamingAlgorithm(ABC):
             Until K rows have been seen, its first columns span them.
         """
         with self._lock:
-            if not self._started:
+            if self._state is None:
                 if self.D is None:
                     raise ValueError("There is no basis yet: the number of features is not known before the first sample.")
                 kept = np.zeros((self.K, self.D), dtype=self.dtype)
@@ -321,10 +297,6 @@ class StreamingAlgorithm(ABC):
                 return U.copy()
             Q, R = qr(U, mode="economic", check_finite=False)
             return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0).astype(self.dtype))
-
-    def _raw(self) -> Array:
-        """(K, D): the basis as the algorithm keeps it; only without open samples."""
-        return self._read()
 
     def _settled(self) -> Self:
         """This model if it has no open samples, otherwise a copy that has learned from them, so that reading changes nothing."""
@@ -344,9 +316,12 @@ class StreamingAlgorithm(ABC):
     def state(self) -> dict[str, Array]:
         """Everything learned, in arrays of its own, by name; the open block stays open."""
         with self._lock:
-            counts = {"counts": np.array([self.t, self._n, self._started], dtype=np.float64)}
-            first = {"first": np.array(self._first)} if self._first else {}
-            return counts | first | {name: np.array(array) for name, array in self._arrays().items()}
+            found = {"counts": np.array([self.t, self._n, self._state is not None], dtype=np.float64)}
+            if self._state is None:
+                first = {"first": np.array(self._first)} if self._first else {}
+                return found | first | {name: array.copy() for name, array in self._given.items()}
+            arrays = {name: (np.atleast_1d(getattr(self._state, name)), axes) for name, axes in axes_of(self.State).items()}
+            return found | {name: array[self._used(axes)].copy() for name, (array, axes) in arrays.items()}
 
     @classmethod
     def from_state(cls, options: dict[str, Any], state: Mapping[str, Array]) -> Self:
@@ -354,17 +329,30 @@ class StreamingAlgorithm(ABC):
         make: Any = cls
         model: Self = make(**options)
         t, n, started = (int(count) for count in state["counts"])
+        model._given |= {name: np.array(state[name]) for name in model._given if name in state}
         if "first" in state:
             model._keep(state["first"])
-        model.t, model._n, model._started = t, n, bool(started)
-        model._restore(state)
+        model.t, model._n = t, n
+        if started:
+            model._state = model._start(np.array(state["stack"][: model.K]))
+            for name, axes in axes_of(cls.State).items():
+                if axes:
+                    getattr(model._state, name)[model._used(axes)] = state[name]
+                else:
+                    setattr(model._state, name, float(state[name][0]))
         return model
 
+    def _used(self, axes: str) -> tuple[slice, ...]:
+        """The part of an array with these axes that is in use."""
+        sizes = {"n": self._n, "m": self.K + self._n}
+        return tuple(slice(sizes.get(axis)) for axis in axes)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options(), "state": self.state()}
+        with self._lock:
+            return copy.deepcopy({name: value for name, value in vars(self).items() if name != "_lock"})
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.__dict__.update(vars(type(self).from_state(saved["options"], saved["state"])))
+        self.__dict__.update(saved, _lock=model_lock())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file; a model loaded from it continues bit for bit. See `online_psp.io.model_file`."""
@@ -439,6 +427,13 @@ class StreamingAlgorithm(ABC):
         """Rows as a plain array in the model's precision."""
         with np.errstate(over="ignore"):
             return np.require(rows.toarray() if issparse(rows) else rows, self.dtype, ["C", "A", "W", "E"])
+
+
+@cache
+def axes_of(state: type) -> dict[str, str]:
+    """The axes of each field of a `State`: K, D, r for the rates, n for samples of the block, m for K + n; none for a number."""
+    hints = get_type_hints(state, include_extras=True)
+    return {name: hint.__metadata__[0] if hasattr(hint, "__metadata__") else "" for name, hint in hints.items()}
 
 
 def _apart(x: Array, Q: Array) -> tuple[Array, Array]:

@@ -159,7 +159,7 @@ class CCIPCA(FrameAlgorithm):
             sigma2 = np.full(K, _FROM_DATA)
         else:
             sigma2 = np.full(K, 1e-8) if sigma2_0 is None else check_variances(sigma2_0, K)
-        super().__init__(K, D, Uhat0, sigma2, learning_rate, block_size, dtype)
+        super().__init__(K, D, (Uhat0, sigma2), learning_rate, block_size, dtype)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         norms = np.linalg.norm(Uhat0, axis=0)
@@ -171,16 +171,18 @@ class CCIPCA(FrameAlgorithm):
         return np.minimum(1.0 + self.ell, t) / (t + 1.0)
 
     def _learn_first(self, rows: Array, steps: Floats) -> Array:
-        if self._sigma2[0] != _FROM_DATA:
+        state = self._state
+        if state.sigma2[0] != _FROM_DATA:
             return super()._learn_first(rows, steps)
-        Y = matmul(rows, self._stack[: self.K].T).astype(np.float64)
+        Y = matmul(rows, state.stack[: self.K].T).astype(np.float64)
         squares = np.mean(Y**2, axis=0)
-        self._sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
+        state.sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
         return np.asarray(Y[-1])
 
     def _recur(self, first: int, last: int) -> None:
-        recur(self._x, self._steps, first, last, self._Z, self._sigma2, self._Y)
+        state = self._state
+        recur(state.x, state.steps, first, last, state.Z, state.sigma2, state.Y)
 
     def _moved(self, m: int) -> Floats:
-        Z = self._Z[:, :m]
+        Z = self._state.Z[:, :m]
         return np.asarray(Z / np.linalg.norm(Z, axis=1, keepdims=True))

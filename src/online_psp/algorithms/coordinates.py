@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -23,10 +23,8 @@ from online_psp.engine.checks import check_rate, check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Array, Floats, Rate
 
-_MOST_ROWS = 256
-BETWEEN_LOOKS = (
-    8  # blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew: errors grow from one to the next
-)
+BETWEEN_LOOKS = 8.0
+"""Blocks whose Gram matrix of the basis is taken from coordinates, before it is computed anew: errors grow from one to the next."""
 
 
 @kernel
@@ -51,45 +49,53 @@ def add_to_frame(stack: Array, at: int, row: Array, L: Floats, x: Floats) -> tup
     return square, pivot
 
 
-class FrameAlgorithm(StreamingAlgorithm):
-    """Components (K×D) with a variance each, and a recurrence in orthonormal coordinates of ``[B; X]``.
+@dataclass(slots=True)
+class FrameState:
+    """Components and their variances, with the open block behind them.
 
-    The basis is the first K rows of a stack, the samples of a block are the rows after them. A sample that lies almost in the span of the
-    rows before it is replaced in the stack by its unit residual, found by Gram–Schmidt at full length, which loses no digits.
+    A sample that lies almost in the span of the rows before it is replaced in the stack by its unit residual, found by Gram–Schmidt at full
+    length, which loses no digits.
     """
 
-    shapes: ClassVar[Mapping[str, str]] = {
-        "B": "KD",
-        "rows": "nD",
-        "x": "nm",
-        "Z": "Km",
-        "L": "mm",
-        "H": "KK",
-        "blocks": "1",
-        "steps": "1n",
-        "sigma2": "K",
-    }
-    lengthwise: ClassVar[tuple[str, ...]] = ("B", "rows")
+    stack: Annotated[Array, "mD"]
+    """The basis B, then the samples of the block."""
+    L: Annotated[Floats, "mm"]
+    """``stack = L Q`` with orthonormal Q."""
+    Z: Annotated[Floats, "Km"]
+    """Coordinates of the basis."""
+    x: Annotated[Floats, "nm"]
+    """Coordinates of the samples; sample s has none beyond K + s + 1."""
+    H: Annotated[Floats, "KK"]
+    """``B Bᵀ``."""
+    sigma2: Annotated[Floats, "K"]
+    Y: Annotated[Floats, "nK"]
+    steps: Annotated[Floats, "rn"]
+    blocks: float = BETWEEN_LOOKS
+    """Blocks since the basis was last looked at."""
+
+
+class FrameAlgorithm(StreamingAlgorithm):
+    """Components (K×D) with a variance each, and a recurrence in orthonormal coordinates of ``[B; X]``."""
+
+    State: ClassVar[type] = FrameState
+    _state: FrameState
 
     def __init__(
         self,
         K: int,
         D: int | None,
-        Uhat0: ArrayLike | None,
-        sigma2: Floats,
+        start: tuple[ArrayLike | None, Floats],
         learning_rate: Rate | None,
         block_size: BlockSize,
         dtype: DTypeLike,
     ) -> None:
+        Uhat0, sigma2 = start
         if Uhat0 is not None and D is None and np.ndim(Uhat0):
             D = np.shape(Uhat0)[0]
-        super().__init__(K, D, block_size, dtype)
         self.learning_rate = check_rate(learning_rate, "learning_rate")
-        self._published = learning_rate is None
-        self._sigma2 = sigma2
+        super().__init__(K, D, block_size, dtype, {"sigma2": sigma2})
         if Uhat0 is not None:
-            self._start(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))))
-            self._started = True
+            self._state = self._start(self._unit_rows(check_start(Uhat0, "Uhat0", (self._features(), self.K))))
 
     @abstractmethod
     def _unit_rows(self, Uhat0: Floats) -> Floats:
@@ -99,24 +105,16 @@ class FrameAlgorithm(StreamingAlgorithm):
     def _moved(self, m: int) -> Floats:
         """(K, m): the basis after the block, in coordinates; unit rows."""
 
-    def _start(self, Q: Array) -> None:
-        size = len(self._Y)
-        m = self.K + size
-        self._stack: Array = np.empty((m, Q.shape[1]), self.dtype)
-        self._stack[: self.K] = Q
-        self._L: Floats = np.eye(m)
-        self._Z: Floats = np.zeros((self.K, m))  # coordinates of the basis
-        self._x: Floats = np.zeros((size, m))  # coordinates of the samples
-        self._H: Floats = np.eye(self.K)  # B Bᵀ
-        self._blocks = BETWEEN_LOOKS  # since the basis was last looked at
+    def _start(self, Q: Array) -> Any:
+        K, size = self.K, max(self.block_rows, self.open_rows)
+        m = K + size
+        stack = np.zeros((m, Q.shape[1]), self.dtype)
+        stack[:K] = Q
+        frame = np.eye(m), np.zeros((K, m)), np.zeros((size, m)), np.eye(K)
+        return FrameState(stack, *frame, self._given["sigma2"].copy(), np.zeros((size, K)), np.zeros((1, size)))
 
-    @property
-    def block_rows(self) -> int:  # more rows share the product of a K×K matrix with the basis
-        return min(self.K + 32, _MOST_ROWS) if self.block_size == "auto" else self.block_size
-
-    @property
-    def open_capacity(self) -> int:
-        return min(max(self.K, 16), 64) if self.block_size == "auto" else super().open_capacity
+    def _suited_rows(self) -> tuple[int, int]:  # more rows share the product of a K×K matrix with the basis
+        return min(self.K + 32, 256), min(max(self.K, 16), 64)
 
     def _default_step(self, t: Any) -> Any:
         return 1.0 / (t + 1.0)
@@ -125,18 +123,19 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     def _open(self) -> None:
         """Begin a block: the frame of the basis alone."""
-        K, B = self.K, self._stack[: self.K]
-        if self._blocks >= BETWEEN_LOOKS:
-            self._H, self._blocks = gram(B).astype(np.float64, copy=False), 0
-        self._Z[:], self._x[:], self._L[:] = 0.0, 0.0, 0.0
-        factor, failed = lapack.dpotrf(self._H, lower=1)
-        if not failed and np.min(np.diag(factor) ** 2 / np.diag(self._H)) > self._trust:
-            self._L[:K, :K] = self._Z[:, :K] = np.tril(factor)
+        K, state = self.K, self._state
+        B = state.stack[:K]
+        if state.blocks >= BETWEEN_LOOKS:
+            state.H, state.blocks = gram(B).astype(np.float64, copy=False), 0.0
+        state.Z[:], state.x[:], state.L[:] = 0.0, 0.0, 0.0
+        factor, failed = lapack.dpotrf(state.H, lower=1)
+        if not failed and np.min(np.diag(factor) ** 2 / np.diag(state.H)) > self._trust:
+            state.L[:K, :K] = state.Z[:, :K] = np.tril(factor)
         else:
             Q, R = qr(B.T, mode="economic", check_finite=False)
             signs = np.where(np.diag(R) < 0, -1.0, 1.0)
             B[:] = (Q * signs).T
-            self._L[:K, :K], self._Z[:, :K] = np.eye(K), R.T * signs
+            state.L[:K, :K], state.Z[:, :K] = np.eye(K), R.T * signs
 
     def _add(self, row: Array) -> bool:
         if self._n == 0:
@@ -147,8 +146,9 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     def _place(self, row: Array, n: int) -> bool:
         """Make `row` sample n of the block; returns whether it is finite."""
-        at, x, L = self.K + n, self._x[n], self._L
-        square, pivot = add_to_frame(self._stack, at, row, L, x)
+        state, at = self._state, self.K + n
+        x, L = state.x[n], state.L
+        square, pivot = add_to_frame(state.stack, at, row, L, x)
         if not math.isfinite(square):
             return False
         if pivot > self._trust * square:
@@ -157,7 +157,7 @@ class FrameAlgorithm(StreamingAlgorithm):
         else:
             self._make_orthogonal(at, x, math.sqrt(square))
             L[at, at] = 1.0
-            self._blocks = BETWEEN_LOOKS  # such frames are less exact: look at the basis before the next
+            state.blocks = BETWEEN_LOOKS  # such frames are less exact: look at the basis before the next
         return True
 
     def _make_orthogonal(self, at: int, x: Floats, norm: float) -> None:
@@ -165,7 +165,7 @@ class FrameAlgorithm(StreamingAlgorithm):
 
         A residual that is rounding has no direction of its own: made a unit vector, it lies in the span of the others again. It is dropped.
         """
-        row, stack, L = self._stack[at], self._stack[:at], self._L[:at, :at]
+        row, stack, L = self._state.stack[at], self._state.stack[:at], self._state.L[:at, :at]
 
         def project() -> Floats:
             within: Floats = solve_triangular(L, matmul(stack, row).astype(np.float64), lower=True, check_finite=False)
@@ -186,31 +186,29 @@ class FrameAlgorithm(StreamingAlgorithm):
 
     def _load(self, X: Array) -> None:
         self._open()
-        K, n = self.K, len(X)
-        m = K + n
-        self._stack[K:m] = X
-        within = solve_triangular(self._L[:K, :K], matmul(self._stack[:K], X.T).astype(np.float64), lower=True, check_finite=False).T
+        state, K, m = self._state, self.K, self.K + len(X)
+        state.stack[K:m] = X
+        within = solve_triangular(state.L[:K, :K], matmul(state.stack[:K], X.T).astype(np.float64), lower=True, check_finite=False).T
         G = gram(X).astype(np.float64, copy=False)
         factor, failed = lapack.dpotrf(G - gram(within), lower=1)
         if not failed and np.min(np.diag(factor) ** 2 - self._trust * np.diag(G)) > 0.0:
-            self._L[K:m, :K], self._L[K:m, K:m] = within, np.tril(factor)
-            self._x[:n] = self._L[K:m]
+            state.L[K:m, :K], state.L[K:m, K:m] = within, np.tril(factor)
+            state.x[: m - K] = state.L[K:m]
             return
         for s, row in enumerate(X):
             self._place(row, s)
 
     def _expand(self) -> None:
-        m = self.K + self._n
-        Z = self._moved(m)
-        self._stack[: self.K] = self._rows_at(Z)
-        self._H = full_gram(Z)
-        self._blocks += 1
+        Z = self._moved(self.K + self._n)
+        self._state.stack[: self.K] = self._rows_at(Z)
+        self._state.H = full_gram(Z)
+        self._state.blocks += 1
 
     def _rows_at(self, Z: Floats) -> Array:
         """Rows (k, D) with coordinates Z (k, m)."""
         m = Z.shape[1]
-        over_stack = solve_triangular(self._L[:m, :m], Z.T, trans="T", lower=True, check_finite=False).T
-        return matmul(over_stack.astype(self.dtype), self._stack[:m])
+        over_stack = solve_triangular(self._state.L[:m, :m], Z.T, trans="T", lower=True, check_finite=False).T
+        return matmul(over_stack.astype(self.dtype), self._state.stack[:m])
 
     @property
     def _trust(self) -> float:
@@ -220,37 +218,13 @@ class FrameAlgorithm(StreamingAlgorithm):
     # Reading
 
     def _read(self) -> Array:
-        return self._stack[: self.K][np.argsort(-self._sigma2, kind="stable")]
+        return self._state.stack[: self.K][np.argsort(-self._state.sigma2, kind="stable")]
+
+    def _variances(self) -> Floats:
+        return self._state.sigma2
 
     @property
     def sigma2(self) -> Floats:
         """(K,) variances along the components, largest first."""
         with self._lock:
-            return np.sort(self._sigma2)[::-1]
-
-    def _arrays(self) -> dict[str, Array]:
-        if not self._started:
-            return {"sigma2": self._sigma2}
-        K, n = self.K, self._n
-        m = K + n
-        return {
-            "B": self._stack[:K],
-            "rows": self._stack[K:m],
-            "x": self._x[:n, :m],
-            "Z": self._Z[:, :m],
-            "L": self._L[:m, :m],
-            "H": self._H,
-            "blocks": np.array([float(self._blocks)]),
-            "steps": self._steps[:, :n],
-            "sigma2": self._sigma2,
-        }
-
-    def _restore(self, arrays: Mapping[str, Array]) -> None:
-        self._sigma2 = np.array(arrays["sigma2"])
-        if not self._started:
-            return
-        K, n = self.K, self._n
-        m = K + n
-        self._start(arrays["B"])
-        self._stack[K:m], self._x[:n, :m], self._Z[:, :m], self._L[:m, :m] = (arrays[name] for name in ("rows", "x", "Z", "L"))
-        self._H, self._blocks, self._steps[:, :n] = np.array(arrays["H"]), int(arrays["blocks"][0]), arrays["steps"]
+            return np.sort(self._given["sigma2"] if self._state is None else self._variances())[::-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.algorithms.base import StreamingAlgorithm
+from online_psp.algorithms.base import StreamingAlgorithm, axes_of
 from online_psp.engine.types import Array, Rate
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, Fields, ModelFileError
@@ -97,12 +97,12 @@ def _state(kind: Any, fields: Fields, options: dict[str, Any]) -> dict[str, Arra
     K, D, dtype = options["K"], options["D"], options["dtype"]
     if not (np.array_equal(counts, [t, n, started]) and 0 <= n <= t and started in (0, 1) and (started or t < K)):
         raise ModelFileError("its counts of samples are impossible")
-    sizes = {"K": K, "D": D or 0, "n": n, "m": K + n}
+    sizes = {"K": K, "D": D or 0, "n": n, "m": K + n, "r": len(kind.rate_names)}
     state = {"counts": counts}
     if "first" in fields.arrays:
         state["first"] = fields.array("first", (t, sizes["D"]), dtype)
-    for name, letters in kind.shapes.items():
+    for name, axes in axes_of(kind.State).items():
         if name in fields.arrays or started:
-            shape = tuple(sizes[letter] if letter in sizes else int(letter) for letter in letters)
-            state[name] = fields.array(name, shape, dtype if name in kind.lengthwise else np.float64)
+            shape = tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes or "1")
+            state[name] = fields.array(name, shape, dtype if "D" in axes else np.float64)
     return state

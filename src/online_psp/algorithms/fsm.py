@@ -167,10 +167,11 @@ class FSM(SimilarityMatching):
         dtype: DTypeLike = np.float64,
     ) -> None:
         lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (check_count(K, "K"), K)))
-        super().__init__(K, D, W0, lateral, gamma, (learning_rate, beta), block_size, dtype)
+        super().__init__(K, D, (W0, lateral), gamma, (learning_rate, beta), block_size, dtype)
 
     def _recur(self, first: int, last: int) -> None:
-        recur(self._P, self._G, self._steps, first, last, self._solver, self._Y)
+        state = self._state
+        recur(self._P, self._G, state.steps, first, last, state.solver, state.Y)
 
     def _solver_of(self, R: Floats) -> Floats:
         return inverse_of(R)
@@ -179,4 +180,4 @@ class FSM(SimilarityMatching):
     def Minv(self) -> Floats:
         """(K, K) inverse of the lateral weights."""
         with self._lock:
-            return self._settled()._solver.copy() if self._started else inverse(self._M)
+            return inverse(self._given["M"]) if self._state is None else self._settled()._state.solver.copy()

@@ -27,16 +27,16 @@ their lengths, and the points that they describe, are those of the published out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, NamedTuple, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import eigh
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.coordinates import BETWEEN_LOOKS, FrameAlgorithm
-from online_psp.algorithms.smallest import NOT_MADE, invert_shifted, smallest, turn_inverse
+from online_psp.algorithms.coordinates import BETWEEN_LOOKS, FrameAlgorithm, FrameState
+from online_psp.algorithms.smallest import NOT_MADE, Covariance, invert_shifted, smallest, turn_inverse
 from online_psp.engine.blas import add_product, matmul
 from online_psp.engine.checks import check_count, check_variances
 from online_psp.engine.compiler import exact_kernel as kernel
@@ -51,8 +51,6 @@ _BELOW = 0.997
 
 Change: TypeAlias = tuple[Floats, Floats]
 """P (n, K) and T (n, m): before sample s the basis is ``[I 0] − Σ_{j<s} p_j t_jᵀ``, in coordinates."""
-Covariance: TypeAlias = tuple[Floats, Floats, Floats]
-"""Lower halves of S (K, K) and of ``N = (S + δI)⁻¹``; (2,): δ, or NOT_MADE, and the extra steps that eigenvectors took since N was made."""
 
 
 class IPCAState(NamedTuple):
@@ -189,7 +187,7 @@ def recur(rows: Floats, steps: Floats, first: int, last: int, change: Change, co
             _add_inside(y, alpha, covariance, Ny)
             continue
         # all but the smallest of the eigenpairs of (1 − α) diag(S, 0) + α v vᵀ,  v = [y; ‖r‖]
-        value, delta, took = smallest(S, N, Ny, y, rho, alpha, shift[0], v)
+        value, took = smallest(covariance, y, rho, alpha, Ny, v)
         value = max(value, 0.0)
         p, g = v[:K], 1.0 + v[K]
         # U ← [U r/‖r‖] V
@@ -205,7 +203,7 @@ def recur(rows: Floats, steps: Floats, first: int, last: int, change: Change, co
             for c in range(width):
                 t[c] -= total / g * T[j, c]
         # S ← Vᵀ (…) V
-        shift[0] = turn_inverse(N, Ny, y, rho, alpha, delta, value, v) if value > delta else NOT_MADE  # if not, S was singular
+        turn_inverse(covariance, y, rho, alpha, Ny, value, v)
         down = value / (g * g)
         trace = 0.0
         for i in range(K):
@@ -217,6 +215,19 @@ def recur(rows: Floats, steps: Floats, first: int, last: int, change: Change, co
         if shift[1] > K // 3 and value > 1e-10 * trace:  # as much as a new inverse costs
             shift[0], shift[1] = -_BELOW * value, 0.0  # no eigenvalue of S is below the one that was dropped
             invert_shifted(S, shift[0], N)
+
+
+@dataclass(slots=True, kw_only=True)
+class IPCABlock(FrameState):
+    """The covariance along the basis, and what the open block changes."""
+
+    S: Annotated[Floats, "KK"]
+    N: Annotated[Floats, "KK"]
+    shift: Annotated[Floats, "2"]
+    """S, N and shift are a `Covariance`."""
+    P: Annotated[Floats, "nK"]
+    T: Annotated[Floats, "nm"]
+    """P and T are a `Change`."""
 
 
 class IPCA(FrameAlgorithm):
@@ -234,8 +245,9 @@ class IPCA(FrameAlgorithm):
         ``t → α_t`` in [0, 1], t from 1; ``1/(t+1)`` by default.
     """
 
+    State = IPCABlock
     most_step = 1.0
-    shapes: ClassVar[Mapping[str, str]] = {**FrameAlgorithm.shapes, "S": "KK", "N": "KK", "shift": "3", "P": "nK", "T": "nm"}
+    _state: IPCABlock
 
     def __init__(
         self,
@@ -250,62 +262,42 @@ class IPCA(FrameAlgorithm):
     ) -> None:
         K = check_count(K, "K")
         sigma2 = np.zeros(K) if sigma2_0 is None else check_variances(sigma2_0, K)
-        super().__init__(K, D, Uhat0, sigma2, learning_rate, block_size, dtype)
+        super().__init__(K, D, (Uhat0, sigma2), learning_rate, block_size, dtype)
 
     def _unit_rows(self, Uhat0: Floats) -> Floats:
         Q, R = np.linalg.qr(Uhat0)
         return np.asarray((Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T)
 
-    def _start(self, Q: Array) -> None:
-        super()._start(Q)
-        self._change: Change = np.zeros_like(self._Y), np.zeros_like(self._x)
-        self._covariance: Covariance = np.diag(self._sigma2), np.zeros((self.K, self.K)), np.array([NOT_MADE, 0.0])
+    def _start(self, Q: Array) -> IPCABlock:
+        frame, K = super()._start(Q), self.K
+        known: dict[str, Any] = {field.name: getattr(frame, field.name) for field in fields(frame)}
+        own: dict[str, Any] = {"S": np.diag(frame.sigma2), "N": np.zeros((K, K)), "shift": np.zeros(2)}
+        return IPCABlock(**known, **own, P=np.zeros_like(frame.Y), T=np.zeros_like(frame.x))
 
     def _recur(self, first: int, last: int) -> None:
+        state = self._state
         if first == 0:
-            self._covariance[2][:] = NOT_MADE, 0.0  # so that rounding cannot build up, at an amortised O(K²) per sample
-        recur(self._x, self._steps, first, last, self._change, self._covariance, self._Y)
+            state.shift[:] = NOT_MADE, 0.0  # so that rounding cannot build up, at an amortised O(K²) per sample
+        recur(state.x, state.steps, first, last, (state.P, state.T), (state.S, state.N, state.shift), state.Y)
 
     def _moved(self, m: int) -> Floats:
-        P, T = (each[: self._n] for each in self._change)
-        return np.eye(self.K, m) - matmul(P.T, T[:, :m])
+        n = self._n
+        return np.eye(self.K, m) - matmul(self._state.P[:n].T, self._state.T[:n, :m])
 
     def _expand(self) -> None:
-        n, K = self._n, self.K
-        if 2 * n >= K or not 0 < self._blocks < BETWEEN_LOOKS:  # after a look, what rounding has done to the basis is removed
+        state, n, K = self._state, self._n, self.K
+        if 2 * n >= K or not 0 < state.blocks < BETWEEN_LOOKS:  # after a look, what rounding has done to the basis is removed
             super()._expand()
             return
-        P, T = (each[:n] for each in self._change)  # few samples beside K: their changes cost less than a turn of the basis
-        add_product(self._stack[:K], -1.0, P.T, self._rows_at(T[:, : K + n]))
-        self._blocks += 1
+        # few samples beside K: their changes cost less than a turn of the basis
+        add_product(state.stack[:K], -1.0, state.P[:n].T, self._rows_at(state.T[:n, : K + n]))
+        state.blocks += 1
 
     def _read(self) -> Array:
-        return matmul(eigh(self._covariance[0])[1][:, ::-1].T.astype(self.dtype), self._stack[: self.K])
+        return matmul(eigh(self._state.S)[1][:, ::-1].T.astype(self.dtype), self._state.stack[: self.K])
 
     def _raw(self) -> Array:
-        return self._stack[: self.K]  # outputs are coordinates in this basis
+        return self._state.stack[: self.K]  # outputs are coordinates in this basis
 
-    @property
-    def sigma2(self) -> Floats:
-        """(K,) variances along the components, largest first."""
-        with self._lock:
-            if not self._started:
-                return np.sort(self._sigma2)[::-1]
-            return np.asarray(np.maximum(eigh(self._covariance[0], eigvals_only=True)[::-1], 0.0))
-
-    def _arrays(self) -> dict[str, Array]:
-        if not self._started:
-            return super()._arrays()
-        n, (S, N, shift), (P, T) = self._n, self._covariance, self._change
-        made = shift[0] != NOT_MADE
-        scalars = np.array([float(made), shift[0] if made else 0.0, shift[1]])
-        return super()._arrays() | {"S": S, "N": N, "shift": scalars, "P": P[:n], "T": T[:n, : self.K + n]}
-
-    def _restore(self, arrays: Mapping[str, Array]) -> None:
-        super()._restore(arrays)
-        if not self._started:
-            return
-        n, (S, N, shift), (P, T) = self._n, self._covariance, self._change
-        S[:], N[:], P[:n], T[:n, : self.K + n] = (arrays[name] for name in ("S", "N", "P", "T"))
-        made, delta, shift[1] = arrays["shift"]
-        shift[0] = delta if made else NOT_MADE
+    def _variances(self) -> Floats:
+        return np.asarray(np.maximum(eigh(self._state.S, eigvals_only=True), 0.0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -14,7 +15,7 @@ from scipy.linalg import eigh, lapack
 from online_psp.algorithms.base import BlockSize, StreamingAlgorithm
 from online_psp.algorithms.compress import put_and_multiply
 from online_psp.engine.blas import add_product, gram, matmul
-from online_psp.engine.checks import check_number, check_rate, check_start
+from online_psp.engine.checks import check_count, check_number, check_rate, check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.finite import check_learned
 from online_psp.engine.symmetric import fill_upper
@@ -74,48 +75,64 @@ def settle(n: int, Y: Floats, steps: Floats, M: Floats, C: Floats) -> tuple[floa
     return a, keep
 
 
-class SimilarityMatching(StreamingAlgorithm):
-    """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``.
+@dataclass(slots=True)
+class SimilarityState:
+    """W and M, with the open block behind them.
 
-    The weights are kept as s times the first K rows of a stack, so that their fading costs nothing; samples of an open block are the rows
-    after them. M is only ever added to, so it does not drift. Its inverse, which the recurrence updates, is computed anew from time to
-    time.
+    M is only ever added to, so it does not drift. Its inverse, which the recurrence updates, is computed anew from time to time.
     """
 
+    stack: Annotated[Array, "mD"]
+    """The weights W divided by `scale`, so that their fading costs nothing; then the samples of the open block."""
+    M: Annotated[Floats, "KK"]
+    solver: Annotated[Floats, "KK"]
+    """What the recurrence uses in place of ``M⁻¹``."""
+    Y: Annotated[Floats, "nK"]
+    steps: Annotated[Floats, "rn"]
+    scale: float = 1.0
+    level: float = 0.0
+    """The largest trace of M so far."""
+    since: float = 0.0
+    """Samples since the solver was computed."""
+    left: float = 1.0
+    """The share of M that is left from then."""
+
+
+class SimilarityMatching(StreamingAlgorithm):
+    """Weights W (K×D) and lateral connections M (K×K); the subspace is spanned by the rows of ``M⁻¹ W``."""
+
+    State = SimilarityState
     rate_names = ("learning_rate", "beta")
     option_names = ("gamma",)
-    shapes: ClassVar[Mapping[str, str]] = {"W": "KD", "rows": "nD", "M": "KK", "solver": "KK", "Y": "nK", "steps": "2n", "scalars": "4"}
-    lengthwise = ("W", "rows")
+    _state: SimilarityState
 
     def __init__(
         self,
         K: int,
         D: int | None,
-        W0: ArrayLike | None,
-        lateral: Floats | None,
+        start: tuple[ArrayLike | None, Floats | None],
         gamma: float,
         rates: tuple[Rate | None, Rate | None],
         block_size: BlockSize,
         dtype: DTypeLike,
     ) -> None:
+        W0, lateral = start
         if W0 is not None and D is None and np.ndim(W0):
             D = np.shape(W0)[-1]
-        super().__init__(K, D, block_size, dtype)
         self.learning_rate, self.beta = check_rate(rates[0], "learning_rate"), check_rate(rates[1], "beta")
-        self._published = rates == (None, None)
         self.gamma = check_number(gamma, "gamma")
         if not self.gamma > 0:
             raise ValueError(f"gamma must be positive; got {gamma!r}.")
-        self._M: Floats = np.eye(self.K) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
-        self._least = math.cbrt(float(np.finfo(self.dtype).tiny))  # the smallest s before it is multiplied in
-        self.floor = float(np.finfo(self.dtype).eps ** 0.75)
+        M = np.eye(check_count(K, "K")) / 100.0 if lateral is None else (lateral + lateral.T) / 2.0
+        super().__init__(K, D, block_size, dtype, {"M": M})
+        self._least = math.cbrt(float(np.finfo(self.dtype).tiny))  # the smallest scale before it is multiplied in
+        self._floor = float(np.finfo(self.dtype).eps ** 0.75)
         """Smallest eigenvalue of M, relative to the largest, that can be told from rounding."""
-        self._open = np.zeros((1, self.K)), np.zeros((1, self.open_capacity))
-        if lateral is not None:
-            inverse(self._M)
+        self._X: Array | None = None  # a block that `fit_block` has in hand
+        self._P, self._G = self._open = np.zeros((1, self.K)), np.zeros((1, self.open_rows))
+        inverse(M)
         if W0 is not None:
-            self._begin(check_start(W0, "W0", (self.K, self._features())))
-            self._started = True
+            self._state = self._start_from(check_start(W0, "W0", (self.K, self._features())))
 
     @abstractmethod
     def _solver_of(self, R: Floats) -> Floats:
@@ -123,15 +140,16 @@ class SimilarityMatching(StreamingAlgorithm):
 
     # The start
 
-    def _start(self, Q: Array) -> None:
-        self._begin(Q / 100.0)
+    def _start(self, Q: Array) -> SimilarityState:
+        return self._start_from(Q / 100.0)
 
-    def _begin(self, W: Array) -> None:
-        self._stack: Array = np.empty((self.K + self.open_capacity, W.shape[1]), self.dtype)
-        self._stack[: self.K] = W
-        self._s = 1.0
-        self._level = 0.0  # the largest trace of M so far
-        self._renew()
+    def _start_from(self, W: Array) -> SimilarityState:
+        K, size = self.K, max(self.block_rows, self.open_rows)
+        stack = np.zeros((K + self.open_rows, W.shape[1]), self.dtype)
+        stack[:K] = W
+        state = SimilarityState(stack, self._given["M"].copy(), np.zeros((K, K)), np.zeros((size, K)), np.zeros((2, size)))
+        self._renew(state)
+        return state
 
     def _learn_first(self, rows: Array, steps: Floats) -> Array:
         """Learn from the K samples of which the published start is made, in closed form.
@@ -140,15 +158,16 @@ class SimilarityMatching(StreamingAlgorithm):
         it, and ``W = M F``. The recurrence gives the same in exact arithmetic, but for long rows it gets from ``M⁻¹ = 100 I`` to about
         ``1/‖x‖²`` by subtraction, which loses as many digits as that ratio has.
         """
-        if not (np.array_equal(steps[0], steps[1]) and np.array_equal(self._M, np.eye(self.K) / 100.0)):
+        state, K = self._state, self.K
+        if not (np.array_equal(steps[0], steps[1]) and np.array_equal(state.M, np.eye(K) / 100.0)):
             return super()._learn_first(rows, steps)
-        F = 100.0 * self._stack[: self.K].astype(np.float64)
+        F = 100.0 * state.stack[:K].astype(np.float64)
         Y = matmul(rows.astype(np.float64), F.T)
-        settle(self.K, Y, steps, self._M, np.empty((self.K, self.K)))
-        check_learned(self._M)
-        self._M = self._lifted()[0]
-        self._stack[: self.K] = matmul(self._M, F)
-        self._renew()
+        settle(K, Y, steps, state.M, np.empty((K, K)))
+        check_learned(state.M)
+        state.M = self._lifted(state.M)[0]
+        state.stack[:K] = matmul(state.M, F)
+        self._renew(state)
         return np.asarray(Y[-1])
 
     # Blocks
@@ -169,62 +188,60 @@ class SimilarityMatching(StreamingAlgorithm):
         return ends[1:]
 
     def _add(self, row: Array) -> bool:
-        self._X: Array | None = None
         self._P, self._G = self._open
-        return open_products(self._stack, row, self._n, self._s, self._P, self._G)
+        return open_products(self._state.stack, row, self._n, self._state.scale, self._P, self._G)
 
     def _load(self, X: Array) -> None:
         self._X = X
-        self._P = matmul(X, self._stack[: self.K].T, self._s).astype(np.float64, copy=False)
+        self._P = matmul(X, self._state.stack[: self.K].T, self._state.scale).astype(np.float64, copy=False)
         self._G = gram(X).astype(np.float64, copy=False)
 
     def _expand(self) -> None:
-        n, B = self._n, self._stack[: self.K]
-        X = self._stack[self.K : self.K + n] if self._X is None else self._X
+        n, state, B = self._n, self._state, self._state.stack[: self.K]
+        X, self._X = state.stack[self.K : self.K + n] if self._X is None else self._X, None
         C = np.empty((self.K, n))
-        a, keep = settle(n, self._Y, self._steps, self._M, C)
-        self._s *= a
-        if self._s < self._least:
-            B *= self.dtype.type(self._s)
-            self._s = 1.0
-        add_product(B, 1.0 / self._s, C, X)
-        self._X = None
-        self._since += n
-        self._kept *= keep
-        if self._since >= max(128, 2 * self.K) or self._kept < _FAINT:
-            self._renew()
+        a, keep = settle(n, state.Y, state.steps, state.M, C)
+        state.scale *= a
+        if state.scale < self._least:
+            B *= self.dtype.type(state.scale)
+            state.scale = 1.0
+        add_product(B, 1.0 / state.scale, C, X)
+        state.since += n
+        state.left *= keep
+        if state.since >= max(128, 2 * self.K) or state.left < _FAINT:
+            self._renew(state)
 
     # The guard
 
-    def _renew(self) -> None:
-        """Compute the inverse from M, at an amortised O(K²) per sample, and keep M invertible.
+    def _renew(self, state: SimilarityState) -> None:
+        """Compute the solver from M, at an amortised O(K²) per sample, and keep M invertible.
 
         A long run of zero samples shrinks M and W without end, until the next sample would swamp them: both are then raised as a whole.
         """
-        trace = float(np.trace(self._M))
-        self._level = max(self._level, trace)
-        if trace < self.floor * self._level:
-            factor = 100.0 * self.floor * self._level / trace
-            self._M *= factor
-            self._s *= factor
+        trace = float(np.trace(state.M))
+        state.level = max(state.level, trace)
+        if trace < self._floor * state.level:
+            factor = 100.0 * self._floor * state.level / trace
+            state.M *= factor
+            state.scale *= factor
             trace *= factor
-        R, failed = lapack.dpotrf(self._M)
-        if failed or not self.floor * trace < float(np.diag(R).min()) ** 2:
-            self._M, turn = self._lifted()
-            B = self._stack[: self.K]
+        R, failed = lapack.dpotrf(state.M)
+        if failed or not self._floor * trace < float(np.diag(R).min()) ** 2:
+            state.M, turn = self._lifted(state.M)
+            B = state.stack[: self.K]
             B[:] = matmul(turn.astype(self.dtype), B)
-            R = lapack.dpotrf(self._M)[0]
-        self._solver = self._solver_of(R)
-        self._since, self._kept = 0, 1.0
+            R = lapack.dpotrf(state.M)[0]
+        state.solver = self._solver_of(R)
+        state.since, state.left = 0.0, 1.0
 
-    def _lifted(self) -> tuple[Floats, Floats]:
+    def _lifted(self, M: Floats) -> tuple[Floats, Floats]:
         """M with its smallest eigenvalues raised, and the matrix by which W must be multiplied to leave ``M⁻¹ W`` as it is.
 
         Along a direction that no sample excites, M and W shrink together without end, while their ratio stays. Below a relative
         ``eps^(3/4)``, rounding in W x would be amplified to a signal.
         """
-        values, vectors = eigh(self._M)
-        floor = self.floor * values[-1]
+        values, vectors = eigh(M)
+        floor = self._floor * values[-1]
         known = np.maximum(values, 1e-4 * floor)
         lifted = np.where(values < floor, 100.0 * floor, values)
         return matmul(vectors * lifted, vectors.T), matmul(vectors * (lifted / known), vectors.T)
@@ -232,42 +249,16 @@ class SimilarityMatching(StreamingAlgorithm):
     # Reading
 
     def _read(self) -> Array:
-        return matmul(inverse(self._M).astype(self.dtype), self._stack[: self.K], self._s)
+        return matmul(inverse(self._state.M).astype(self.dtype), self._state.stack[: self.K], self._state.scale)
 
     @property
     def W(self) -> Array:
         """(K, D) weights."""
         with self._lock:
-            if not self._started:
+            if self._state is None:
                 raise ValueError(f"W exists once K={self.K} samples have been seen; so far there are {self.t}.")
-            model = self._settled()
-            return np.asarray(model._stack[: self.K] * self.dtype.type(model._s))
-
-    def _arrays(self) -> dict[str, Array]:
-        if not self._started:
-            return {"M": self._M}
-        K, n = self.K, self._n
-        return {
-            "W": self._stack[:K],
-            "rows": self._stack[K : K + n],
-            "M": self._M,
-            "solver": self._solver,
-            "Y": self._Y[:n],
-            "steps": self._steps[:, :n],
-            "scalars": np.array([self._s, self._level, self._since, self._kept]),
-        }
-
-    def _restore(self, arrays: Mapping[str, Array]) -> None:
-        K, n = self.K, self._n
-        self._M = np.array(arrays["M"])
-        if not self._started:
-            return
-        self._stack = np.empty((K + self.open_capacity, self._features()), self.dtype)
-        self._stack[:K], self._stack[K : K + n] = arrays["W"], arrays["rows"]
-        self._solver = np.array(arrays["solver"])
-        self._Y[:n], self._steps[:, :n] = arrays["Y"], arrays["steps"]
-        self._s, self._level, since, self._kept = (float(number) for number in arrays["scalars"])
-        self._since, self._X = int(since), None
+            state = self._settled()._state
+            return np.asarray(state.stack[: self.K] * self.dtype.type(state.scale))
 
 
 def inverse(M: Floats) -> Floats:

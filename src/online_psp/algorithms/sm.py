@@ -135,10 +135,11 @@ class SM(SimilarityMatching):
         dtype: DTypeLike = np.float64,
     ) -> None:
         lateral = None if M0 is None else check_start(M0, "M0", (check_count(K, "K"), K))
-        super().__init__(K, D, W0, lateral, gamma, (learning_rate, beta), block_size, dtype)
+        super().__init__(K, D, (W0, lateral), gamma, (learning_rate, beta), block_size, dtype)
 
     def _recur(self, first: int, last: int) -> None:
-        recur(self._P, self._G, self._steps, first, last, self._solver, self._Y)
+        state = self._state
+        recur(self._P, self._G, state.steps, first, last, state.solver, state.Y)
 
     def _solver_of(self, R: Floats) -> Floats:
         return np.ascontiguousarray(np.triu(R))
@@ -147,4 +148,4 @@ class SM(SimilarityMatching):
     def M(self) -> Floats:
         """(K, K) lateral weights."""
         with self._lock:
-            return self._settled()._M.copy()
+            return (self._given["M"] if self._state is None else self._settled()._state.M).copy()

@@ -12,6 +12,8 @@ Of S and N only the lower halves are read and written.
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeAlias
+
 import numpy as np
 
 from online_psp.engine.compiler import exact_kernel as kernel
@@ -21,8 +23,27 @@ from online_psp.engine.types import Floats
 _EPS = float(np.finfo(np.float64).eps)
 _MOST_STEPS = 160  # about ten are enough if the smallest eigenvalue stands apart; before anything has been learned many are close
 _MOST_REPAIRS = 4
-NOT_MADE = np.inf
+NOT_MADE = 0.0
 """Stands in place of δ if there is no N yet."""
+
+Covariance: TypeAlias = tuple[Floats, Floats, Floats]
+"""Lower halves of S (K, K) and of ``N = (S + δI)⁻¹``; (2,): δ, or NOT_MADE, and the extra steps that eigenvectors took since N was made."""
+
+
+class Bordered(NamedTuple):
+    """T, and its inverse after a shift: ``(T + keep δ I)⁻¹``."""
+
+    S: Floats
+    N: Floats
+    y: Floats
+    Ny: Floats
+    rho: float
+    alpha: float
+    delta: float
+    beta: float
+    """``1/α + yᵀ N y / keep``: positive, unless N has lost its definiteness."""
+    size: float
+    """The trace of T."""
 
 
 @kernel
@@ -42,22 +63,22 @@ def invert_shifted(S: Floats, delta: float, N: Floats) -> None:
 
 
 @kernel
-def _apply(g: Floats, N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, out: Floats) -> None:
+def _apply(T: Bordered, g: Floats, out: Floats) -> None:
     """``out = ± size (T + keep δ I)⁻¹ g`` for g of length K+1, with the sign that makes the eigenvalue in question the largest one.
 
     If −δ is above the smallest eigenvalue of T, that eigenvalue, and no other, is negative in the inverse.
     """
-    K = N.shape[0]
-    symmetric_product(N, g[:K], out[:K])
+    K, keep = len(T.y), 1.0 - T.alpha
+    symmetric_product(T.N, g[:K], out[:K])
     along = 0.0
     for k in range(K):
-        along += Ny[k] * g[k]
-    scale = keep * delta * beta + rho * rho
-    share = (delta * along + rho * g[K]) / scale
-    factor = size if scale > 0.0 else -size
+        along += T.Ny[k] * g[k]
+    scale = keep * T.delta * T.beta + T.rho * T.rho
+    share = (T.delta * along + T.rho * g[K]) / scale
+    factor = T.size if scale > 0.0 else -T.size
     for k in range(K):
-        out[k] = factor * (out[k] - share * Ny[k]) / keep
-    out[K] = factor * ((beta * g[K] - rho * along / keep) / scale)
+        out[k] = factor * (out[k] - share * T.Ny[k]) / keep
+    out[K] = factor * ((T.beta * g[K] - T.rho * along / keep) / scale)
 
 
 @kernel
@@ -107,9 +128,9 @@ def _to_unit_length(v: Floats) -> None:
 
 
 @kernel
-def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta: float, size: float, v: Floats) -> tuple[int, bool]:
+def _lanczos(T: Bordered, v: Floats) -> tuple[int, bool]:
     """Write the vector of the largest eigenvalue of the inverse to v; returns the number of steps, and whether they were enough."""
-    K = N.shape[0]
+    K, keep = len(T.y), 1.0 - T.alpha
     most = min(_MOST_STEPS, K + 1)
     V, w = np.empty((most, K + 1)), np.empty(K + 1)
     a, b, s = np.empty(most), np.empty(most), np.empty(most)
@@ -117,15 +138,15 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
     # little of everything is added.
     start = V[0]
     for k in range(K):
-        start[k] = -rho * Ny[k] / keep
-    start[K] = beta
+        start[k] = -T.rho * T.Ny[k] / keep
+    start[K] = T.beta
     _to_unit_length(start)
     for k in range(K + 1):
         start[k] += 0.01 * np.cos(1.7 * k * k + 0.3) / np.sqrt(K + 1.0)
     _to_unit_length(start)
     steps, enough = 0, False
     for j in range(most):
-        _apply(V[j], N, Ny, keep, delta, rho, beta, size, w)
+        _apply(T, V[j], w)
         a[j] = 0.0
         for again in range(2):
             for i in range(j, max(0, j - 1) - 1 if again else -1, -1):
@@ -157,123 +178,120 @@ def _lanczos(N: Floats, Ny: Floats, keep: float, delta: float, rho: float, beta:
 
 
 @kernel
-def _residual(v: Floats, S: Floats, y: Floats, keep: float, rho: float, alpha: float, size: float, r: Floats) -> tuple[float, float]:
+def _residual(T: Bordered, v: Floats, r: Floats) -> tuple[float, float]:
     """Scale v to length one and write ``(T v − λ v)/size`` to r; returns λ and the length of r."""
-    K = S.shape[0]
+    K, keep = len(T.y), 1.0 - T.alpha
     _to_unit_length(v)
-    symmetric_product(S, v[:K], r[:K])
-    along = rho * v[K]
+    symmetric_product(T.S, v[:K], r[:K])
+    along = T.rho * v[K]
     for k in range(K):
-        along += y[k] * v[k]
+        along += T.y[k] * v[k]
     value = 0.0
     for k in range(K):
-        r[k] = (keep * r[k] + alpha * along * y[k]) / size
+        r[k] = (keep * r[k] + T.alpha * along * T.y[k]) / T.size
         value += v[k] * r[k]
-    r[K] = alpha * along * rho / size
+    r[K] = T.alpha * along * T.rho / T.size
     value += float(v[K] * r[K])
     square = 0.0
     for k in range(K + 1):
         r[k] -= value * v[k]
         square += r[k] * r[k]
-    return value * size, np.sqrt(square)
+    return value * T.size, np.sqrt(square)
 
 
 @kernel
-def _dense(S: Floats, y: Floats, keep: float, rho: float, alpha: float, v: Floats) -> None:
+def _dense(T: Bordered, v: Floats) -> None:
     """Write the smallest eigenvector of T, from LAPACK, to v."""
-    K = S.shape[0]
-    T = np.empty((K + 1, K + 1))
+    K, keep = len(T.y), 1.0 - T.alpha
+    whole = np.empty((K + 1, K + 1))
     for i in range(K):
         for j in range(i + 1):
-            T[i, j] = keep * S[i, j] + alpha * y[i] * y[j]
-            T[j, i] = T[i, j]
-        T[i, K] = alpha * rho * y[i]
-        T[K, i] = T[i, K]
-    T[K, K] = alpha * rho * rho
-    vectors = np.linalg.eigh(T)[1]
+            whole[i, j] = keep * T.S[i, j] + T.alpha * T.y[i] * T.y[j]
+            whole[j, i] = whole[i, j]
+        whole[i, K] = T.alpha * T.rho * T.y[i]
+        whole[K, i] = whole[i, K]
+    whole[K, K] = T.alpha * T.rho * T.rho
+    vectors = np.linalg.eigh(whole)[1]
     for k in range(K + 1):
         v[k] = vectors[k, 0]
 
 
 @kernel
-def smallest(S: Floats, N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, v: Floats) -> tuple[float, float, int]:
+def smallest(covariance: Covariance, y: Floats, rho: float, alpha: float, Ny: Floats, v: Floats) -> tuple[float, int]:
     """The smallest eigenpair of T.
 
     Parameters
     ----------
-    S, N : (K, K)
-        N is recomputed from S if it has drifted too far.
-    Ny : (K,)
-        ``N y``, brought up to date with N.
+    covariance
+        N is recomputed from S, with another δ, if it has drifted too far.
     y, rho, alpha : (K,), float, float
         Coordinates of the sample in the subspace, the length of its part outside, and its step size.
-    delta : float
-        The shift inside N, or NOT_MADE.
+    Ny : (K,), filled
+        ``N y``.
     v : (K+1,), filled
         Unit length, the last entry not negative.
 
     Returns
     -------
-    value, delta : float
+    value : float
     steps : int
         How many products with N it took.
     """
-    K = S.shape[0]
-    keep = 1.0 - alpha
-    size = alpha * rho * rho  # the trace of T
+    S, N, shift = covariance
+    K, keep = len(y), 1.0 - alpha
+    size = alpha * rho * rho
     for k in range(K):
         size += keep * S[k, k] + alpha * y[k] * y[k]
     enough = 8.0 * _EPS
     r, correction = np.empty(K + 1), np.empty(K + 1)
     nothing = 4.0 * _EPS * size  # negligible beside T, and enough for a singular S
-    value, fresh, steps = 0.0, delta == NOT_MADE, 0
+    value, fresh, steps = 0.0, shift[0] == NOT_MADE, 0
     if fresh:
-        delta = nothing
-        invert_shifted(S, delta, N)
+        shift[0] = nothing
+        invert_shifted(S, nothing, N)
     while True:
         symmetric_product(N, y, Ny)
-        beta = 1.0 / alpha + np.dot(y, Ny) / keep
-        if beta > 0.0:  # otherwise N has lost its definiteness
-            more, long_enough = _lanczos(N, Ny, keep, delta, rho, beta, size, v)
+        T = Bordered(S, N, y, Ny, rho, alpha, shift[0], 1.0 / alpha + np.dot(y, Ny) / keep, size)
+        if T.beta > 0.0:
+            more, long_enough = _lanczos(T, v)
             steps += more
             fresh = fresh or not long_enough  # if there were too few steps, N is not to blame
-            value, length = _residual(v, S, y, keep, rho, alpha, size, r)
+            value, length = _residual(T, v, r)
             for _ in range(_MOST_REPAIRS):
                 if length <= enough:
                     break
-                _apply(r, N, Ny, keep, delta, rho, beta, size, correction)
+                _apply(T, r, correction)
                 for k in range(K + 1):
                     v[k] -= correction[k]
-                value, length = _residual(v, S, y, keep, rho, alpha, size, r)
+                value, length = _residual(T, v, r)
             if length <= enough:
                 break
         if fresh:
-            _dense(S, y, keep, rho, alpha, v)
-            value, length = _residual(v, S, y, keep, rho, alpha, size, r)
+            _dense(T, v)
+            value, length = _residual(T, v, r)
             break
-        delta = nothing
-        invert_shifted(S, delta, N)
+        shift[0] = nothing
+        invert_shifted(S, nothing, N)
         fresh = True
     if v[K] < 0.0:
         for k in range(K + 1):
             v[k] = -v[k]
-    return value, delta, steps
+    return value, steps
 
 
 @kernel
-def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, delta: float, value: float, v: Floats) -> float:
+def turn_inverse(covariance: Covariance, y: Floats, rho: float, alpha: float, Ny: Floats, value: float, v: Floats) -> None:
     """Update N after the pair (value, v) was dropped: apply the reflection that turns v into the last unit vector to the inverse of T.
 
-    Returns
-    -------
-    float
-        The new δ; NOT_MADE, and N is useless, if the value is too close to −δ to divide by the difference.
+    N is no longer made if S was singular, or if the value is too close to −δ to divide by the difference.
     """
-    K = N.shape[0]
-    keep, g = 1.0 - alpha, 1.0 + v[K]
+    _, N, shift = covariance
+    K, keep, delta, g = len(y), 1.0 - alpha, shift[0], 1.0 + v[len(y)]
     apart = value + keep * delta
-    if not abs(apart) > 1e-8 * (abs(value) + abs(keep * delta)):
-        return NOT_MADE
+    if not (value > delta and abs(apart) > 1e-8 * (abs(value) + abs(keep * delta))):
+        shift[0] = NOT_MADE
+        return
+    shift[0] = keep * delta
     beta = 1.0 / alpha + np.dot(y, Ny) / keep
     scale = keep * delta * beta + rho * rho
     inner = delta / (keep * scale)
@@ -284,4 +302,3 @@ def turn_inverse(N: Floats, Ny: Floats, y: Floats, rho: float, alpha: float, del
         on_p = cross * Ny[i] + outer * v[i]
         for j in range(i + 1):
             N[i, j] = N[i, j] / keep + on_Ny * Ny[j] + on_p * v[j]
-    return keep * delta

@@ -10,6 +10,7 @@ import pytest
 from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, row_products, turn_lower
 from online_psp.engine.row_products import combined
 from online_psp.engine.rows import DenseRows
+from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Array
 
 RNG = np.random.default_rng(0)
@@ -88,3 +89,10 @@ def test_a_basis_may_gain_and_lose_directions(k: int, D: int) -> None:
     rng = np.random.default_rng(k)
     B, X, A, C = (rng.standard_normal(shape) for shape in ((5, D), (25, D), (k, 5), (k, 25)))
     np.testing.assert_allclose(combined(DenseRows(X), B, A, C), A @ B + C @ X, rtol=0, atol=1e-12, err_msg="A B + C X")
+
+
+@pytest.mark.parametrize("K", [1, 5, 203])
+def test_only_the_lower_half_of_a_symmetric_matrix_is_read(K: int) -> None:
+    S, x, product = RNG.standard_normal((K, K)), RNG.standard_normal(K), np.empty(K)
+    symmetric_product(np.tril(S) + np.triu(np.full((K, K), np.nan), 1), x, product)
+    np.testing.assert_allclose(product, (np.tril(S) + np.tril(S, -1).T) @ x, atol=1e-10)
