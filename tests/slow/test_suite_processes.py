@@ -91,12 +91,12 @@ def test_a_script_needs_no_guard_and_its_classes_travel(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("hear_ctrl_c")
 def test_ctrl_c_leaves_saved_rows_and_no_processes(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    words = ["evaluate", "-d", "spiked:D=30,K=2,N=300", "-a", f"{HERE}:Hangs", "--no-builtin", "-a", "fsm", "--trials", "1", "--out", "out"]
+    words = ["evaluate", "-d", "spiked:D=30,K=2,N=300", "-a", "fsm", "--no-builtin", "-a", f"{HERE}:Hangs", "--trials", "1", "--out", "out"]
     parent = subprocess.Popen([*PSP, *words], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, start_new_session=True)
     path, deadline = tmp_path / "out" / "rows.csv", time.monotonic() + 120
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(5.0)
+    time.sleep(2.0)
     os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to parent and children
     _, told = parent.communicate(timeout=60)
     assert parent.returncode == 130, told

@@ -67,20 +67,6 @@ def test_npy_of_rows_and_of_images(tmp_path: Path, images: NDArray[np.uint8]) ->
         rows.image(rows.X[0])
 
 
-def test_npz_takes_the_usual_name_the_only_array_or_the_one_asked_for(tmp_path: Path) -> None:
-    X, other = np.arange(6.0).reshape(3, 2), np.ones((4, 4))
-    np.savez(tmp_path / "usual.npz", X=X, other=other)
-    np.savez(tmp_path / "only.npz", whatever=X)
-    np.savez(tmp_path / "many.npz", one=X, two=other)
-    np.testing.assert_array_equal(load(tmp_path / "usual.npz").X, X)
-    np.testing.assert_array_equal(load(tmp_path / "only.npz").X, X)
-    np.testing.assert_array_equal(load(tmp_path / "many.npz", key="two").X, other)
-    with pytest.raises(ValueError, match="one, two"):
-        load(tmp_path / "many.npz")
-    with pytest.raises(ValueError, match=r"no array 'three'; it has one, two"):
-        load(tmp_path / "many.npz", key="three")
-
-
 def test_mat_takes_fea(tmp_path: Path) -> None:
     X = np.arange(6, dtype=np.uint8).reshape(3, 2)
     savemat(tmp_path / "faces.mat", {"fea": X, "gnd": np.ones((3, 1))})
@@ -97,14 +83,6 @@ def test_idx_plain_and_gzip(tmp_path: Path, images: NDArray[np.uint8], name: str
     data = load(tmp_path / name)
     np.testing.assert_array_equal(data.X, images.reshape(12, 20))
     np.testing.assert_array_equal(data.image(data.X[1]), images[1])
-
-
-def test_idx_of_wide_numbers_is_in_the_machines_byte_order(tmp_path: Path) -> None:
-    numbers = np.array([[1, -2], [300, 40000]], dtype=">i4")
-    (tmp_path / "numbers.idx").write_bytes(bytes([0, 0, 0x0C, 2]) + struct.pack(">2I", 2, 2) + numbers.tobytes())
-    X = load(tmp_path / "numbers.idx").X
-    assert X.dtype == np.dtype("=i4")
-    np.testing.assert_array_equal(X, numbers)
 
 
 @pytest.mark.parametrize("suffix", ["pgm", "png"])
@@ -144,14 +122,7 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
     (tmp_path / "empty-idx3-ubyte").write_bytes(b"")
     (tmp_path / "magic-idx3-ubyte").write_bytes(b"\x89PNG" + content)
     (tmp_path / "data.doc").write_bytes(bytes(range(32)))
-    (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00")
-    (tmp_path / "not.npz").write_bytes(b"PK\x03\x04 nothing")
-    (tmp_path / "not.mat").write_bytes(b"not a MATLAB file at all" * 20)
     savemat(tmp_path / "labels.mat", {"gnd": np.ones((3, 1)), "names": np.zeros((2, 2))})
-    savemat(tmp_path / "cube.mat", {"fea": np.zeros((2, 2, 2))})
-    np.save(tmp_path / "vector.npy", np.arange(3.0))
-    np.save(tmp_path / "words.npy", np.array([["a", "b"]]))
-    np.save(tmp_path / "nan.npy", np.array([[1.0, 2.0], [np.nan, 0.0]]))
     save_folder(tmp_path / "sizes", images[:2], "png")
     Image.fromarray(np.zeros((7, 4), dtype=np.uint8)).save(tmp_path / "sizes" / "z.png")
     (tmp_path / "nothing").mkdir()
@@ -169,17 +140,10 @@ def broken(tmp_path: Path, images: NDArray[np.uint8]) -> dict[str, tuple[Path, s
         "idx empty": (tmp_path / "empty-idx3-ubyte", r"not an IDX file"),
         "idx magic": (tmp_path / "magic-idx3-ubyte", r"magic number 89 50 4e 47, where images begin with 00 00 08 03"),
         "unknown format": (tmp_path / "data.doc", r"is of no known kind, by name or first bytes"),
-        "npy cut": (tmp_path / "cut.npy", r"cut\.npy is not a whole \.npy file"),
-        "npz not": (tmp_path / "not.npz", r"not\.npz is not a whole \.npz file"),
-        "mat not": (tmp_path / "not.mat", r"not\.mat is text, and its name says otherwise"),
         "mat without fea": (
             tmp_path / "labels.mat",
             r"no variable 'fea', 'X' or 'data': it holds gnd \(3×1\), names \(2×2\); name the one",
         ),
-        "mat cube": (tmp_path / "cube.mat", r"must be a matrix with one sample a row; it has shape \(2, 2, 2\)"),
-        "vector": (tmp_path / "vector.npy", r"its shape is \(3,\)"),
-        "words": (tmp_path / "words.npy", r"words\.npy holds text \(<U1\), not real numbers"),
-        "not finite": (tmp_path / "nan.npy", r"nan\.npy, row 2: it has an empty or NaN value in column 0"),
         "two sizes": (tmp_path / "sizes", r"sizes, row 3 \(z\.png\): it has 4×7 pixels where 4×5 are expected"),
         "no images": (tmp_path / "nothing", r"nothing has no files of a kind that is known"),
         "bad image": (tmp_path / "damaged", r"damaged, row 1 \(bad\.png\): it is not a picture that can be read"),
@@ -196,12 +160,6 @@ def test_broken_files_give_one_sentence_that_says_what_to_do(tmp_path: Path, ima
 def test_a_missing_file_names_the_known_sets(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="orl, yale, mnist, digits"):
         load(tmp_path / "absent.npy")
-
-
-def test_a_key_where_there_is_nothing_to_choose(tmp_path: Path) -> None:
-    np.save(tmp_path / "rows.npy", np.eye(3))
-    with pytest.raises(ValueError, match="holds one table; leave out ::X"):
-        load(tmp_path / "rows.npy", key="X")
 
 
 # Known sets
