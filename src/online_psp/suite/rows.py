@@ -264,6 +264,14 @@ def median(values: Iterable[float]) -> float:
     return float(np.median(found)) if found else math.nan
 
 
+def medians(rows: Iterable[Row], *where: str, which: str = "label") -> dict[tuple[Any, ...], dict[str, float]]:
+    """The median value by place (these columns), and by another column."""
+    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    for (*place, name), mine in by(rows, *where, which).items():
+        found.setdefault(tuple(place), {})[name] = median(row.value for row in mine)
+    return found
+
+
 class Interval(NamedTuple):
     """A median over the trials with its 95 % bootstrap interval, which is NaN for a single trial."""
 

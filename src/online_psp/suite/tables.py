@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from online_psp.suite.measure import GROWTH, PEAK
 from online_psp.suite.methods import MEMORY
-from online_psp.suite.rows import DONE, FAILED, SCORE, Interval, Row, by, distinct, interval, median, select
+from online_psp.suite.rows import DONE, FAILED, SCORE, Interval, Row, by, distinct, interval, median, medians, select
 from online_psp.suite.speed import METRIC, WAYS
 
 if TYPE_CHECKING:
@@ -141,13 +141,13 @@ def noise(rows: Sequence[Row]) -> list[Table]:
     labels, tables = curves_of(rows), []
     for metric, name in (("err_batch", "Err_batch"), ("err_pop", "Err_pop")):
         for (D, K), panel in by(select(rows, metric=metric), "D", "K").items():
-            lines = [
-                (f"{rho:.2g}", *(number(median(row.value for row in select(panel, rho=rho, label=label))) for label in labels))
-                for rho in sorted(distinct(panel, "rho"))
-            ]
-            title = f"{name}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials"
-            tables.append(Table(title, ("ρ", *labels), tuple(lines)))
+            lines = tuple((f"{rho:.2g}", *_cells(found, labels)) for (rho,), found in sorted(medians(panel, "rho").items()))
+            tables.append(Table(f"{name}, D = {D}, K = {K}, median of {len(distinct(panel, 'seed'))} trials", ("ρ", *labels), lines))
     return tables
+
+
+def _cells(found: dict[str, float], labels: Sequence[str]) -> list[str]:
+    return [number(found.get(label, math.nan)) for label in labels]
 
 
 def learning(rows: Sequence[Row]) -> list[Table]:
@@ -155,8 +155,8 @@ def learning(rows: Sequence[Row]) -> list[Table]:
     labels, errors, times = curves_of(rows), [], []
     for (data, K), panel in by(rows, "data", "K").items():
         found = select(panel, metric="err_batch")
-        last = select(found, t=max(row.t for row in found))
-        errors.append((data.upper(), str(K), *(number(median(row.value for row in select(last, label=label))) for label in labels)))
+        last = medians(select(found, t=max(row.t for row in found)))[()]
+        errors.append((data.upper(), str(K), *_cells(last, labels)))
         times.append((data.upper(), str(K), *(micro(spent(panel, label)) for label in labels)))
     header = ("data", "K", *labels)
     return [
@@ -223,35 +223,21 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
 
 
 def board_table(mine: Sequence[Row]) -> Table:
-    """Error, time and memory of every method on one set and track, best first."""
+    """Error, time and memory of every method on one set and track, best first, what has all rows in memory last."""
     first, track, trials = mine[0], mine[0].track, len(distinct(mine, "seed"))
-    population = select(mine, metric="err_pop")
+    total = max(row.t for row in mine)
+    population = medians(select(mine, metric="err_pop", t=total)).get((), {})
     lines = []
-    streaming = sorted(scores(mine).items(), key=lambda item: kind_of(mine, item[0]) == MEMORY)  # a stable sort: still the best first
-    for label, found in streaming:
-        told = notes(mine, label)
-        pop = [number(median(row.value for row in select(population, label=label, t=first.N * _passes(mine))))] if population else []
-        told = "; ".join(filter(None, [told, "all rows in memory" if kind_of(mine, label) == MEMORY else ""]))
-        cells = (number(found.value), between(found), *pop, micro(spent(mine, label)), memory(mine, label))
-        lines.append((f"{label} ({told})" if told else label, *cells))
-    size = f"{first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
-    error = "error, median" if track else "Err_batch, median"
-    header = (
-        "method",
-        error,
-        "95 % bootstrap",
-        *(["Err_pop"] if population else []),
-        "µs per sample",
-        "peak MiB (after the first row)",
-    )
-    name = f"{Path(first.data).name}{', ' + track if track else ''}, {size}, K = {first.K}"
-    return Table(f"{name}, {trials} trial{'s' * (trials > 1)}", header, tuple(lines))
+    for label, found in sorted(scores(mine).items(), key=lambda item: kind_of(mine, item[0]) == MEMORY):  # a stable sort
+        told = "; ".join(filter(None, [notes(mine, label), "all rows in memory" if kind_of(mine, label) == MEMORY else ""]))
+        more = [*([between(found)] if trials > 1 else []), *(_cells(population, [label]) if population else [])]
+        lines.append((f"{label} ({told})" if told else label, number(found.value), *more, micro(spent(mine, label)), memory(mine, label)))
+    more = [*(["95 % bootstrap"] if trials > 1 else []), *(["Err_pop"] if population else [])]
+    header = ("method", "error" if track else "Err_batch", *more, "µs per sample", "peak MiB (after the first row)")
+    name = f"{Path(first.data).name}{', ' + track if track else ''}, {first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
+    return Table(f"{name}, K = {first.K}, median of {trials} trial{'s' * (trials > 1)}", header, tuple(lines))
 
 
 def kind_of(rows: Sequence[Row], label: str) -> str:
     """Whose a method is."""
     return next(row.kind for row in rows if row.label == label)
-
-
-def _passes(rows: Sequence[Row]) -> int:
-    return max(1, max(row.t for row in rows) // rows[0].N)

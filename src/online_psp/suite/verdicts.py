@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from online_psp.suite.methods import CCIPCA, FIVE, IPCA, ONLINE_PCA, fsm
-from online_psp.suite.rows import Row, by, distinct, median, select
+from online_psp.suite.rows import Row, by, distinct, median, medians, select
 from online_psp.suite.speed import METRIC, WAYS
 from online_psp.suite.tables import CHECK, EXACT, Table, chosen_moments, number
 
@@ -86,24 +86,14 @@ def _judged(hits: Sequence[bool], evidence: str, missing: str) -> Found:
     return HOLDS if all(hits) else PARTLY if 2 * sum(hits) > len(hits) else FAILS, evidence
 
 
-def _medians(rows: Sequence[Row], where: tuple[str, ...], which: str) -> dict[Any, dict[str, float]]:
-    """The median value by place and curve."""
-    found: dict[Any, dict[str, float]] = {}
-    for (*place, name), mine in by(rows, *where, which).items():
-        found.setdefault(tuple(place), {})[name] = max(median(row.value for row in mine), _TINY)
-    return found
-
-
 # Figure 1: times, of the published updates in place
 
 _FEW_TIMES = "figure 1 was not run with enough sizes, or not with all four"
 
-Times: TypeAlias = dict[tuple[int, int], dict[str, float]]
 
-
-def seconds(rows: Sequence[Row], way: str = WAYS[0]) -> Times:
+def seconds(rows: Sequence[Row], way: str = WAYS[0]) -> dict[tuple[Any, ...], dict[str, float]]:
     """Median seconds per sample of one way of running, by (D, K) and algorithm."""
-    return _medians(select(rows, study="fig1", metric=METRIC, kind=way), ("D", "K"), "algorithm")
+    return medians(select(rows, study="fig1", metric=METRIC, kind=way), "D", "K", which="algorithm")
 
 
 def slopes(rows: Sequence[Row], algorithm: str, way: str = WAYS[0]) -> dict[int, tuple[float, float]]:
@@ -199,9 +189,10 @@ _SAME_ITERATES = Claim("FSM equals SM", f"errors of FSM and SM on equal samples 
 _NOT_RUN = "figure 2 was not run with them"
 
 
-def _cells(rows: Sequence[Row], metric: str) -> dict[tuple[int, int, float], dict[str, float]]:
-    """The median error by (D, K, ρ) and curve."""
-    return _medians(select(rows, study="fig2", metric=metric), ("D", "K", "rho"), "label")
+def _cells(rows: Sequence[Row], metric: str) -> dict[tuple[Any, ...], dict[str, float]]:
+    """The median error by (D, K, ρ) and curve, nowhere zero."""
+    found = medians(select(rows, study="fig2", metric=metric), "D", "K", "rho")
+    return {where: {label: max(value, _TINY) for label, value in errors.items()} for where, errors in found.items()}
 
 
 def _near(one: str, other: str, metric: str, rows: Sequence[Row]) -> Found:
