@@ -117,16 +117,18 @@ def _exp_decay(data: Data, seed: int) -> tuple[Floats, Floats | None]:
 
 
 def _low_rank(data: Data, seed: int) -> tuple[Floats, Floats | None]:
-    X, _ = _of_values(data, seed, np.ones(data.K))
-    noise = np.random.default_rng([seed, 1]).standard_normal(X.shape)
-    return X + data.rho / np.sqrt(max(X.shape)) * noise, None
+    """Published as ``diag(1, …, 1, 0, …, 0) + ξ G Gᵀ/n`` with G standard normal, (n, n)."""
+    n = min(data.N, data.D)
+    G = np.random.default_rng([seed, 1]).standard_normal((n, n))
+    values: Floats = np.linalg.eigvalsh(np.diag(np.arange(n) < data.K) + data.rho / n * G @ G.T)[::-1]
+    return _of_values(data, seed, values)
 
 
 FAMILIES: Mapping[str, tuple[Callable[[Data, int], tuple[Floats, Floats | None]], str, float]] = MappingProxyType(
     {
         "spiked": (_spiked, "the paper's model: K directions in white noise of variance ρ", 0.01),
         "power-law": (_power_law, "k-th variance 1/k, as in natural images: no gap to find", 0.0),
-        "low-rank": (_low_rank, "SKETCH: rank K and noise ρ (1e-4, 1e-2, 1e-1)", 1e-2),
+        "low-rank": (_low_rank, "SKETCH: rank K and Wishart noise ρ (1e-4, 1e-2, 1e-1)", 1e-2),
         "poly-decay": (_poly_decay, "SKETCH: K ones, then k-th singular value (k+1)^-ρ (0.5, 1, 2)", 1.0),
         "exp-decay": (_exp_decay, "SKETCH: K ones, then k-th singular value 10^-ρk (0.01, 0.1, 0.5)", 0.1),
     }

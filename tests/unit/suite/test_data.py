@@ -38,11 +38,18 @@ def test_a_family_is_drawn_by_its_seed_and_standardised(family: str) -> None:
 
 
 def test_sketch_families_have_the_published_singular_values() -> None:
-    """Ones, then 2^-p, 3^-p, … or 10^-q, 10^-2q, …"""
-    for text, tail in (("poly-decay:N=50,D=20,K=5,rho=2", [2.0**-2, 3.0**-2]), ("exp-decay:N=50,D=20,K=5,rho=0.5", [10**-0.5, 10**-1.0])):
+    """Ones, then 2^-p, 3^-p, … or 10^-q, 10^-2q, …; or those of ones and ξ times a Wishart matrix, whose mean is one."""
+
+    def values(text: str) -> Floats:
         data = parse(text)
-        values = np.linalg.svd(FAMILIES[data.source][0](data, 0)[0], compute_uv=False)
-        np.testing.assert_allclose(values[:7], [1.0] * 5 + tail, rtol=1e-10)
+        return np.asarray(np.linalg.svd(FAMILIES[data.source][0](data, 0)[0], compute_uv=False), dtype=np.float64)
+
+    for text, tail in (("poly-decay:N=50,D=20,K=5,rho=2", [2.0**-2, 3.0**-2]), ("exp-decay:N=50,D=20,K=5,rho=0.5", [10**-0.5, 10**-1.0])):
+        np.testing.assert_allclose(values(text)[:7], [1.0] * 5 + tail, rtol=1e-10)
+    noisy = values("low-rank:N=300,D=200,K=5,rho=0.1")
+    assert noisy[4] > 1.0
+    assert noisy[5] == pytest.approx(0.4, rel=0.1), "the largest of Wishart's eigenvalues is near 4"
+    assert noisy[5:].sum() == pytest.approx(0.1 * 195, rel=0.05)
 
 
 def test_generated_data_from_one_line() -> None:

@@ -99,7 +99,7 @@ def depth(n: int | None, K: int = 16) -> Table:
     return Table(f"Error by the number of parts, {len(X):,} × {X.shape[1]}, K={K}", header, tuple(lines))
 
 
-_ROWS, _D, _K = 100_000, 64, 4
+_ROWS, _D, _K = 100_000, 20, 2
 
 
 def _partition(seed: int) -> Floats:
