@@ -120,8 +120,8 @@ def _low_rank(data: Data, seed: int) -> tuple[Floats, Floats | None]:
     """Published as ``diag(1, …, 1, 0, …, 0) + ξ G Gᵀ/n`` with G standard normal, (n, n)."""
     n = min(data.N, data.D)
     G = np.random.default_rng([seed, 1]).standard_normal((n, n))
-    values: Floats = np.linalg.eigvalsh(np.diag(np.arange(n) < data.K) + data.rho / n * G @ G.T)[::-1]
-    return _of_values(data, seed, values)
+    values = np.linalg.eigvalsh(np.diag(np.arange(n) < data.K) + data.rho / n * G @ G.T)[::-1]
+    return _of_values(data, seed, np.asarray(values, dtype=np.float64))
 
 
 FAMILIES: Mapping[str, tuple[Callable[[Data, int], tuple[Floats, Floats | None]], str, float]] = MappingProxyType(
