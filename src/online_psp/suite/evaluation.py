@@ -99,9 +99,8 @@ class Evaluation:
         for (track,), mine in by(self.rows, "track").items():
             picture = None
             if select(mine, metric=SCORE):
-                figure, name = pictures.evaluation(mine), f"evaluation{'_' + track.replace(' ', '').replace('%', '') if track else ''}"
-                pictures.save(figure, folder / f"{name}.png")
-                picture = pictures.save(figure, folder / f"{name}.svg")
+                name = "_".join(["evaluation", *track.replace(" %", "").split()])
+                picture = pictures.save(pictures.evaluation(mine), folder / f"{name}.png")
             text = _TRACK_TEXT if track else _TEXT
             sections.append(Section(track or "Error against samples seen", text, picture, tuple(tables.comparison(mine))))
         first = self.rows[0]

@@ -131,7 +131,7 @@ def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: st
     rows, remarks = collect(paths)
     found = boards(rows)
     origins = Table("How the rows were made", _ORIGIN, tuple(by(rows, *_ORIGIN)))
-    picture = pictures.save(pictures.error_against_time(rows), page.with_suffix(".svg"))
+    picture = pictures.save(pictures.error_against_time(rows), page.with_suffix(".png"))
     sections = [
         Section("All boards", " ".join([_TEXT, *remarks]), None, (overall(found),)),
         Section("Error against time per sample", "Lower left is better.", picture),

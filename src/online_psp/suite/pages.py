@@ -11,8 +11,6 @@ from online_psp.suite.rows import machine
 from online_psp.suite.tables import Table
 from online_psp.suite.verdicts import Verdict
 
-_MIME = {".svg": "image/svg+xml", ".png": "image/png"}
-
 
 @dataclass(frozen=True)
 class Section:
@@ -20,7 +18,7 @@ class Section:
 
     title: str
     text: str = ""
-    picture: Path | None = None
+    picture: Path | None = None  # a .png file
     tables: tuple[Table, ...] = ()
 
     @property
@@ -28,7 +26,7 @@ class Section:
         """The picture itself, as an address."""
         if self.picture is None:
             return ""
-        return f"data:{_MIME[self.picture.suffix]};base64,{base64.b64encode(self.picture.read_bytes()).decode()}"
+        return f"data:image/png;base64,{base64.b64encode(self.picture.read_bytes()).decode()}"
 
 
 def write_page(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -21,7 +20,7 @@ from online_psp.suite.measure import Trial, moments
 from online_psp.suite.methods import CCIPCA, FIVE, PAPER, Method, check, fsm, sm, told_apart
 from online_psp.suite.pages import Section, write_page
 from online_psp.suite.rows import Row, by, distinct
-from online_psp.suite.runner import How, Record, arrays_path, complete, run
+from online_psp.suite.runner import How, Record, arrays_path, run
 from online_psp.suite.speed import WAYS, Timing
 from online_psp.suite.tables import SPREAD, Table
 from online_psp.suite.verdicts import FIGURE_CLAIMS, Verdict, judge, to_table
@@ -192,8 +191,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Any of "fig1", "fig2", "fig3", "fig4". Figures that `out` has complete from earlier runs, with the same settings and the same
-        code, are in the report too.
+        Any of "fig1", "fig2", "fig3", "fig4". Rows that `out` has from earlier runs of the same code are not measured again.
     out : str or Path
     scope : Scope, optional
         How much to run; everything by default.
@@ -208,28 +206,18 @@ def reproduce(
     left_out = _without_data(names, scope, how)
     out.mkdir(parents=True, exist_ok=True)
     prefix = "quick_" if scope.quick else ""
-    rows, sections, drawn, spent = list[Row](), list[Section](), dict[str, Path](), list[str]()
-    for name, figure in FIGURES.items():
-        asked, path = name in names and name not in left_out, out / f"{prefix}{name}.csv"
-        records = figure.records(scope if asked else replace(scope, methods=()), how.data_home)  # further curves are always run again
-        mine = complete(records, path)
-        if mine is None and not asked:
+    rows, sections, drawn = list[Row](), list[Section](), dict[str, Path]()
+    for name in names:
+        if name in left_out:
             continue
-        if mine is None or any(isinstance(record, Trial) and record.again for record in records):
-            began = time.monotonic()
-            mine = run(records, path, how)
-            spent.append(f"{name} {time.monotonic() - began:.0f} s")
-        picture = _draw(name, mine, path)
-        pictures.save(picture, out / f"{prefix}{name}.png")
-        drawn[name] = pictures.save(picture, out / f"{prefix}{name}.{'png' if name == 'fig4' else 'svg'}")
+        figure, path = FIGURES[name], out / f"{prefix}{name}.csv"
+        mine = run(figure.records(scope, how.data_home), path, how)
+        drawn[name] = pictures.save(_draw(name, mine, path), out / f"{prefix}{name}.png")
         more = (*tables.spreads(mine), *tables.skipped(mine))
         sections.append(Section(figure.title, figure.text, drawn[name], (*figure.tables(mine), *more)))
         (out / f"{prefix}results_{name}.md").write_text(_results(name, mine, command), encoding="utf-8")
         rows += mine
     verdicts = judge(rows)
-    (out / f"{prefix}verdicts.md").write_text(to_table(verdicts).to_markdown(), encoding="utf-8")
-    every = [table for section in sections for table in section.tables]
-    (out / f"{prefix}tables.md").write_text(tables.to_markdown(every), encoding="utf-8")
     report = write_page(
         out / f"{prefix}report.html",
         "Streaming principal subspace projection: the paper's experiments",
@@ -237,7 +225,7 @@ def reproduce(
         introduction="The experiments of Giovannucci, Minden, Pehlevan, Chklovskii, Efficient Principal Subspace Projection of Streaming "
         "Data Through Fast Similarity Matching (2018), run with online-psp.",
         verdicts=verdicts,
-        facts={"size of the run": "quick: fewer trials and sizes" if scope.quick else "full", "time of this run": ", ".join(spent) or "–"},
+        facts={"size of the run": "quick: fewer trials and sizes" if scope.quick else "full"},
         command=command,
     )
     return Reproduction(rows, verdicts, drawn, report, left_out)

@@ -49,7 +49,6 @@ _SETTINGS = {
     "legend.frameon": False,
     "lines.linewidth": 1.6,
     "lines.markersize": 4,
-    "svg.hashsalt": "online-psp",
 }
 
 
@@ -72,9 +71,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure in the format of the file name; the same figure gives the same bytes."""
+    """Write a figure; the same figure gives the same bytes."""
     with style():
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(path, dpi=150)
     return path
 
 

@@ -103,15 +103,6 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
     return [row for key in wanted for row in have[key]]
 
 
-def complete(records: Sequence[Record], path: Path) -> list[Row] | None:
-    """The rows of the records if all of them are in the file, otherwise None."""
-    have = finished(read_rows(path))  # keys depend on the code: rows of other code are not among them
-    pictured = [record.key for record in records if isinstance(record, Trial) and record.pictured is not None]
-    if not all(record.key in have for record in records) or not all(arrays_path(path, key).exists() for key in pictured):
-        return None
-    return [row for record in records for row in have[record.key]]
-
-
 def arrays_path(path: Path, key: str) -> Path:
     """The file of a record's pictures, beside its rows."""
     return path.with_name(f"{path.stem}_{key}.npz")

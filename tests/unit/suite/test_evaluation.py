@@ -41,7 +41,7 @@ def test_evaluate_in_five_lines(X: Floats, tmp_path: Path) -> None:
     assert "mine" in result.table()
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "IncrementalPCA" in page
-    assert "data:image/svg+xml" in page
+    assert "data:image/png" in page
     with Image.open(tmp_path / "evaluation.png") as picture:
         assert picture.width > 500
 
