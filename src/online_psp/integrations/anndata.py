@@ -56,7 +56,6 @@ def fit(
     *,
     layer: str | None = None,
     mask_var: Any = "auto",
-    use_highly_variable: bool | None = None,
     key_added: str | None = None,
     **options: Any,
 ) -> OnlinePCA:
@@ -76,8 +75,6 @@ def fit(
     mask_var : "auto", str, (n_vars,) of bool, or None
         Genes to use: a column of ``adata.var``, or the mask itself. None uses all genes. "auto" uses the column "highly_variable" if
         there is one, and all genes otherwise.
-    use_highly_variable : bool, optional
-        Older form of `mask_var`: True is ``mask_var="highly_variable"``, False is ``mask_var=None``.
     key_added : str, optional
         Key for all results, in place of "X_pca", "PCs" and "pca".
     **options
@@ -99,7 +96,7 @@ def fit(
     """
     _check_object(adata)
     model = OnlinePCA(n_components, **options)
-    mask, column = _mask(adata, mask_var, use_highly_variable)
+    mask, column = _mask(adata, mask_var)
     table = _table(adata, layer, mask)
     for start, rows in _pieces(table):
         try:
@@ -132,14 +129,9 @@ def _check_object(adata: Any) -> None:
         raise ValueError(f"adata has {adata.n_obs} cells and {adata.n_vars} genes; there is nothing to learn from.")
 
 
-def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[Array | None, str | None]:
+def _mask(adata: Any, mask_var: Any) -> tuple[Array | None, str | None]:
     """The genes to use, (n_vars,) of bool, or None for all; and the column of `var` that selects them."""
-    automatic = isinstance(mask_var, str) and mask_var == "auto" and "auto" not in adata.var
-    if use_highly_variable is not None:
-        if not automatic:
-            raise ValueError("mask_var and use_highly_variable are two ways to say the same; give only one of them.")
-        mask_var = _HIGHLY_VARIABLE if use_highly_variable else None
-    elif automatic:
+    if isinstance(mask_var, str) and mask_var == "auto" and "auto" not in adata.var:
         mask_var = _HIGHLY_VARIABLE if _HIGHLY_VARIABLE in adata.var else None
     if mask_var is None:
         return None, None

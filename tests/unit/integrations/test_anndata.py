@@ -124,16 +124,15 @@ def test_masks(form: str) -> None:
     mask = np.random.default_rng(1).random(40) < 0.6
     named = cells(FORMS[form](X))
     named.var["highly_variable"], named.var["mine"] = mask, ~mask
-    for arguments in ({}, {"mask_var": "highly_variable"}, {"use_highly_variable": True}, {"mask_var": named.var["highly_variable"]}):
+    for arguments in ({}, {"mask_var": "highly_variable"}, {"mask_var": named.var["highly_variable"]}):
         adata = named.copy()
         model = fit(adata, 4, **arguments)
         check(adata, X, 4, mask=mask)
         assert list(model.feature_names_in_) == list(adata.var_names[mask]), f"names of the genes used, for {arguments}"
         assert adata.uns["pca"]["params"]["use_highly_variable"] is (not isinstance(arguments.get("mask_var"), pd.Series))
-    for arguments in ({"mask_var": None}, {"use_highly_variable": False}):
-        adata = named.copy()
-        fit(adata, 4, **arguments)
-        check(adata, X, 4)
+    adata = named.copy()
+    fit(adata, 4, mask_var=None)
+    check(adata, X, 4)
     adata = named.copy()
     adata.var["mine"] = pd.array(~mask, dtype="boolean")
     fit(adata, 4, mask_var="mine")
@@ -222,8 +221,7 @@ def test_a_huge_value_names_the_cells() -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"layer": "raw"}, "no layer 'raw'; its layers: 'counts'"),
     ({"mask_var": "highly"}, "adata.var has no column 'highly'"),
-    ({"use_highly_variable": True}, r"no column 'highly_variable' \(scanpy.pp.highly_variable_genes makes it\)"),
-    ({"use_highly_variable": True, "mask_var": None}, "two ways"),
+    ({"mask_var": "highly_variable"}, r"no column 'highly_variable' \(scanpy.pp.highly_variable_genes makes it\)"),
     ({"mask_var": [True, False]}, r"True or False for each of the 20 genes; it has dtype bool and shape \(2,\)"),
     ({"mask_var": np.arange(20)}, "dtype int"),
     ({"mask_var": "score"}, r"adata.var\['score'\] must have True or False"),
