@@ -207,10 +207,15 @@ def _limits(state: ChartState, run_length: float) -> Limits:
     variance = np.maximum(square - mean**2, _LEAST**2)
     skewness = (cube - 3.0 * mean * square + 2.0 * mean**3) / variance**1.5
     between = np.maximum(between - mean**2, variance / _BATCH)
-    # Batch means as a first-order autoregression; its coefficient is taken a standard error larger than it is estimated.
+    # Batch means as a first-order autoregression. Its coefficient is taken a standard error larger than it is estimated, after what the
+    # estimate is too small by because the mean is estimated too (Kendall 1954).
     rho = np.clip((lagged - mean**2) / between, 0.0, _LASTING)
-    rho = np.minimum(rho + (1.0 - rho**2) / math.sqrt(n), _LASTING)
+    rho = np.minimum(rho + np.where(rho > 0.0, 1.0 + 3.0 * rho, 0.0) / n + (1.0 - rho**2) / math.sqrt(n), _LASTING)
+    for part, squares, total in (("y", "y2", "t2"), ("r", "r2", "spe")):  # squares are as autocorrelated as rows are, squared
+        rho[parts[squares]] = np.maximum(rho[parts[squares]], rho[parts[part]] ** 2)
+        rho[parts[total]] = np.maximum(rho[parts[total]], rho[parts[squares]].mean())
     lasting = (1.0 + rho) / (1.0 - rho)
+    between = between / (1.0 - np.minimum(lasting / n, 0.5))
     own = between * _faded(rho, _RATES)
     deviations = np.sqrt(own + between * lasting / n)
     degrees = np.maximum(n / lasting / (1.0 + 0.75 * skewness**2 * between / variance), 3.0)
