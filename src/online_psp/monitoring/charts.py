@@ -30,6 +30,7 @@ _CLIP = 5.0  # a row counts in a channel as no further from the mean than this m
 _ROWS = 3.0  # so many rows at this distance at once raise no alarm
 _LEAST = 1e-3  # smallest deviation of a channel, in its unit: less is rounding error
 _CHARTS = 8 * len(_RATES) + 1  # six kinds of channels, T² and SPE of the averages; the turn
+_NONE = 1e300  # in place of a limit, as long as too little is known; JSON has no infinity
 _LASTING = 0.99  # largest autocorrelation that is corrected for
 
 
@@ -235,7 +236,7 @@ def _limits(state: ChartState, run_length: float) -> Limits:
     scale = np.sqrt(np.outer(variance[scores], variance[scores]))
     correlations = (state.reference.products / n - np.outer(mean[scores], mean[scores])) / scale
     known = n / float(lasting[scores].mean())
-    t2 = (known + 1.0) / (known - K) * float(fdtri(K, known - K, 1.0 - level)) if known > K + 2 else math.inf
+    t2 = (known + 1.0) / (known - K) * float(fdtri(K, known - K, 1.0 - level)) if known > K + 2 else _NONE
     h = max(2.0 * mean[-1] ** 2 / variance[-1], 0.1)  # the SPE is about g χ²_h
     spe = float(fdtri(h, max(n / float(lasting[parts["r"]].mean()), 3.0), 1.0 - level))
 

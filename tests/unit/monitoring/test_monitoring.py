@@ -263,6 +263,16 @@ def test_saved_mid_stream_it_goes_on_bit_for_bit(kind: str, at: int, tmp_path: P
     assert (tmp_path / "one.psp").read_bytes() == (tmp_path / "two.psp").read_bytes()
 
 
+def test_rows_that_depend_on_each_other_can_be_saved_while_little_is_known(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((500, 8))
+    for i in range(1, 500):
+        X[i] += 0.97 * X[i - 1]
+    monitor = Monitor(OnlinePCA(K))
+    monitor.update(X)
+    monitor.save(tmp_path / "m.psp")
+    assert Monitor.load(tmp_path / "m.psp").n_rows == 500
+
+
 def test_a_monitor_that_has_seen_nothing_can_be_saved(tmp_path: Path) -> None:
     Monitor(OnlinePCA(K), run_length=2000, refresh=7, recent=9).save(tmp_path / "m.psp")
     found = Monitor.load(tmp_path / "m.psp")
