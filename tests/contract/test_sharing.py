@@ -91,3 +91,60 @@ def test_two_threads_begin_one_model() -> None:
     in_threads([functools.partial(model.partial_fit, part) for part in np.array_split(X, 8)])
     assert model.n_samples_seen_ == 400
     assert np.allclose(model.mean_, X.mean(axis=0))
+
+
+def test_rows_that_come_while_models_are_merged_are_not_lost() -> None:
+    """A merge puts another state in the place of the one that other threads wait for."""
+    X = wide(200, D=8)
+    model, other = OnlinePCA(2).fit(X[:7]), OnlinePCA(2).fit(X[:10])
+
+    def merge() -> None:
+        for _ in range(25):
+            model.merge(other)
+
+    def one_by_one() -> None:
+        for x in X:
+            model.fit_next(x)
+
+    def in_blocks() -> None:
+        for x in X:
+            model.partial_fit(x[np.newaxis])
+
+    in_threads([merge, merge, one_by_one, in_blocks])
+    assert model.n_samples_seen_ == 7 + 50 * 10 + 400
+    everything = np.concatenate([X[:7], np.tile(X[:10], (50, 1)), X, X])
+    np.testing.assert_allclose(model.mean_, everything.mean(axis=0), atol=1e-9)
+
+
+def test_two_models_are_merged_into_each_other() -> None:
+    one, two = OnlinePCA(2).fit(wide(30, D=8)), OnlinePCA(2).fit(wide(20, D=8, seed=1))
+
+    def merge(mine: OnlinePCA, theirs: OnlinePCA) -> None:
+        for _ in range(5):
+            mine.merge(theirs)
+
+    in_threads([functools.partial(merge, *pair) for pair in ((one, two), (two, one), (one, two), (two, one))])
+    for model in (one, two):
+        assert np.isfinite(model.components_).all()
+        assert model.n_samples_seen_ > 50
+
+
+class Meeting:
+    """Rows that are handed over only when another thread asks for its rows as well."""
+
+    def __init__(self, X: Any, barrier: threading.Barrier) -> None:
+        self.X, self.barrier = X, barrier
+
+    def __array__(self, *given: Any, **options: Any) -> Any:
+        self.barrier.wait(20)
+        return np.asarray(self.X, *given)
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_different_models_begin_at_the_same_time(call: str) -> None:
+    """With one lock for all models, threads that fit a model each take turns, and these never meet."""
+    X, models, barrier = wide(300, D=8), [OnlinePCA(2) for _ in range(3)], threading.Barrier(3)
+    in_threads([functools.partial(getattr(model, call), Meeting(X, barrier)) for model in models])
+    alone = getattr(OnlinePCA(2), call)(X)
+    for model in models:
+        check_same(model, alone, "a model that began beside others")

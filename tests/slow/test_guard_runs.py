@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from online_psp import OnlinePCA
-from online_psp.engine.types import Floats
 from online_psp.io import runs
 from online_psp.io import runs as streams
 from online_psp.io.files import OutputInUseError, claimed, replacing
 from tests.command import PSP, data, psp, write_csv
+from tests.torture.kills import SOURCES
 from tests.unit.io.test_guard_files import rows
 
 HOLDER = """
@@ -67,25 +63,6 @@ def test_a_second_fit_is_refused_and_names_the_first(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["link.psp", "m.psp", "x.npy"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="locks by flock")
-def test_a_process_that_has_just_taken_the_lock_is_named(tmp_path: Path) -> None:
-    """It has the lock before it has written its number; the number there may be that of a run that was killed."""
-    import fcntl
-
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    lock = tmp_path / ".m.psp.lock"
-    with open(lock, "w+") as file:
-        json.dump({"pid": gone.pid, "host": socket.gethostname()}, file)
-        file.flush()
-        fcntl.flock(file, fcntl.LOCK_EX)
-        writer = threading.Timer(0.1, lock.write_text, [json.dumps({"pid": os.getppid(), "host": socket.gethostname()})])
-        writer.start()
-        with pytest.raises(OutputInUseError, match=f"process {os.getppid()};"), claimed(tmp_path / "m.psp"):
-            pass
-        writer.join()
-
-
 def _count_up(path: str, turns: int) -> None:
     """Add one to the number in a file, under the lock, so often."""
     for _ in range(turns):
@@ -110,17 +87,6 @@ def test_many_processes_take_turns(tmp_path: Path) -> None:
         assert worker.exitcode == 0
     assert Path(path).read_text() == "160"
     assert os.listdir(tmp_path) == ["n"]
-
-
-def test_what_killed_runs_leave_is_removed_and_what_others_write_is_not(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    dead, alive = f".m.psp.{child.pid}-00.partial", f".m.psp.{os.getpid()}-00.partial"
-    for name in (dead, alive, ".other.psp.1-00.partial", ".m.psp.note.partial"):
-        (tmp_path / name).touch()
-    with claimed(tmp_path / "m.psp"):
-        pass
-    assert sorted(os.listdir(tmp_path)) == sorted([alive, ".other.psp.1-00.partial", ".m.psp.note.partial"])
 
 
 FEED = """
@@ -196,20 +162,8 @@ def test_a_pipe_and_its_resuming(tmp_path: Path) -> None:
         model = OnlinePCA.load(tmp_path / "p.psp")
         assert model.n_samples_seen_ == 600
         np.testing.assert_allclose(model.components_, expected.components_, atol=1e-12)
-    psp(
-        "fit",
-        "-",
-        "-k",
-        3,
-        "-o",
-        tmp_path / "r.psp",
-        "-q",
-        "--set",
-        "features=8",
-        "--set",
-        "dtype=float32",
-        input=X.astype(np.float32).tobytes(),
-    )
+    plain = ("--set", "features=8", "--set", "dtype=float32")
+    psp("fit", "-", "-k", 3, "-o", tmp_path / "r.psp", "-q", *plain, input=X.astype(np.float32).tobytes())
     np.testing.assert_allclose(OnlinePCA.load(tmp_path / "r.psp").components_, expected.components_, atol=1e-4)
 
 
@@ -276,44 +230,12 @@ print(kills, writing)
 """
 
 
-def _npy(folder: Path, X: Floats) -> list[Path]:
-    np.save(folder / "x.npy", X)
-    return [folder / "x.npy"]
-
-
-def _csv_gz(folder: Path, X: Floats) -> list[Path]:
-    with gzip.open(folder / "x.csv.gz", "wt", compresslevel=1) as file:
-        np.savetxt(file, X, fmt="%.6g", delimiter=",", header=",".join(f"x{i}" for i in range(X.shape[1])), comments="")
-    return [folder / "x.csv.gz"]
-
-
-def _parquet(folder: Path, X: Floats) -> list[Path]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({f"x{i}": X[:, i] for i in range(X.shape[1])}), folder / "x.parquet", row_group_size=5000)
-    return [folder / "x.parquet"]
-
-
-def _several(folder: Path, X: Floats) -> list[Path]:
-    for i, part in enumerate(np.array_split(X, 7)):
-        np.save(folder / f"part{i}.npy", part)
-    return [folder / f"part{i}.npy" for i in range(7)]
-
-
-def _sparse(folder: Path, X: Floats) -> list[Path]:
-    from scipy import sparse
-
-    sparse.save_npz(folder / "x.npz", sparse.csr_matrix(X * (np.random.default_rng(1).random(X.shape) < 0.2)))
-    return [folder / "x.npz"]
-
-
-@pytest.mark.parametrize("maker", [_npy, _csv_gz, _parquet, _several, _sparse])
-def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, maker: Callable[[Path, Floats], list[Path]]) -> None:
+@pytest.mark.parametrize("kind", ["npy", "csv.gz", "parquet", "several files", "sparse"])
+def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, kind: str) -> None:
     """SIGKILL at random moments of one run, most of them near a checkpoint, and some in the middle of writing one; ten a kind of source."""
-    rows, D = (8_000, 20) if maker is _csv_gz else (20_000, 40)
+    rows, D = (8_000, 20) if kind == "csv.gz" else (20_000, 40)
     X = data(rows, D)
-    sources = maker(tmp_path, X)
+    sources = SOURCES[kind](tmp_path, X)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", KILLER, str(tmp_path), "250", "10", *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
@@ -324,7 +246,7 @@ def test_fifty_kills_and_not_a_row_lost(tmp_path: Path, maker: Callable[[Path, F
     assert run.finished
     assert run.row == run.model.n_samples_seen_ == len(X)
     whole = OnlinePCA.load(tmp_path / "whole.psp")
-    if maker is _sparse:  # a checkpoint stores the basis as a dense one: the same to rounding
+    if kind == "sparse":  # a checkpoint stores the basis as a dense one: the same to rounding
         np.testing.assert_allclose(run.model.components_, whole.components_, atol=1e-9)
     else:
         assert (tmp_path / "killed.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()

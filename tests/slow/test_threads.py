@@ -1,14 +1,21 @@
-"""Threads of BLAS: learning a small basis wakes none of them, by whatever way."""
+"""Threads of BLAS, which learning a small basis does not wake; and forks while a thread learns."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from online_psp import FSM, OnlinePCA
+from tests.command import data
+from tests.contract.test_sharing import in_threads
 
 _WORK = """
 import json, os, time
@@ -69,3 +76,42 @@ def test_small_products_wake_no_threads(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     awake = {name: ticks for name, ticks in found.items() if ticks > 3}  # a thread that spins takes ten times as many
     assert not awake, f"threads of BLAS worked in {awake} (ticks of processor time); none should"
+
+
+def _use(model: OnlinePCA, fsm: FSM, seen: Any) -> None:
+    before = model.n_samples_seen_
+    model.partial_fit(data(3, 6))
+    model.transform(data(3, 6))
+    fsm.fit_next(data(1, 6)[0])
+    seen.value = model.n_samples_seen_ - before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_model_can_be_used_after_a_fork_while_another_thread_learns() -> None:
+    """A lock that is held at the fork has nobody in the child who gives it back."""
+    context, X = multiprocessing.get_context("fork"), data(50, 6)
+    model, fsm, stop = OnlinePCA(2).fit(X), FSM(2, 6), threading.Event()
+    fsm.fit_block(X)
+
+    def learn() -> None:
+        while not stop.is_set():
+            model.partial_fit(X)
+            fsm.fit_block(X)
+
+    def fork() -> None:
+        try:
+            for _ in range(5):
+                seen = context.Value("i", 0, lock=False)
+                child = context.Process(target=_use, args=(model, fsm, seen))
+                child.start()
+                child.join(30)
+                stuck = child.is_alive()
+                child.kill()
+                child.join()
+                assert not stuck, "the child waits for a lock for ever"
+                assert seen.value == 3
+        finally:
+            stop.set()
+
+    in_threads([learn, learn, fork])
