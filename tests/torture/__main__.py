@@ -28,7 +28,7 @@ from tests.torture.sharing import full_disks, many_calls, threads, writers
 
 ATTACKS: dict[str, tuple[str, Callable[[Path, random.Random], Tally]]] = {
     "kills": ("SIGKILLs of runs, then resumed", kills),
-    "models": ("model files, damaged or made on purpose", model_files),
+    "models": ("model files, damaged", model_files),
     "data": ("data files, damaged", data_files),
     "pipes": ("slow pipes, interrupted", pipes),
     "threads": ("models shared by ten threads", threads),
