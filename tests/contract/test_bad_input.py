@@ -46,8 +46,7 @@ BAD_ROWS: list[tuple[Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seen", [0, 2, 30])
-@pytest.mark.parametrize("pending", [0, 3])
+@pytest.mark.parametrize(("seen", "pending"), [(0, 0), (2, 0), (0, 3), (30, 3)])
 def test_refused_and_unchanged(name: str, seen: int, pending: int) -> None:
     X = spiked(40, D, K, seed=5)
     model = ALGORITHMS[name](K, D)

@@ -8,24 +8,42 @@ import numpy as np
 import pytest
 
 from online_psp import ALGORITHMS, CCIPCA, FSM, SM
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from tests.oracle import NAMES, RUNS, is_orthonormal, options, reference_run, spiked
+from tests.oracle import NAMES, is_orthonormal, reference_run, spiked
 
 
-@pytest.mark.parametrize(("name", "gamma"), RUNS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rank_five_data_with_twenty_components(name: str, gamma: float, dtype: Any) -> None:
-    n = 6000
-    X = spiked(n, 40, 5, rho=0.0).astype(dtype)
-    model = ALGORITHMS[name](20, dtype=dtype, **options(name, gamma))
-    model.fit_block(X[: n - 1000])
-    for x in X[n - 1000 :]:
+def repeated(n: int) -> Floats:
+    X = np.tile(spiked(3, 30, 2), (n // 3, 1))
+    X[:, 5] = 0.25
+    return X
+
+
+STREAMS: dict[str, tuple[Floats, int]] = {
+    "five directions, K=20": (spiked(4000, 40, 5, rho=0.0), 20),
+    "one component": (spiked(300, 10, 5), 1),
+    "as many components as features": (spiked(300, 10, 5), 10),
+    "zeros first": (np.vstack([np.zeros((50, 30)), spiked(2000, 30, 4, rho=1e-4)]), 4),
+    "repeated rows and a constant column": (repeated(600), 6),
+}
+
+
+@pytest.mark.parametrize(("dtype", "rate"), [(np.float64, None), (np.float64, 0.95), (np.float32, None)])
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_hard_streams_give_an_orthonormal_basis_of_what_is_there(name: str, stream: str, dtype: Any, rate: float | None) -> None:
+    """With steps of 0.95 all is forgotten at once, but never the rank."""
+    X, K = STREAMS[stream]
+    X = X.astype(dtype)
+    model = ALGORITHMS[name](K, dtype=dtype, **({} if rate is None else {"learning_rate": lambda t: rate}))
+    model.fit_block(X[:-100])
+    for x in X[-100:]:
         assert np.isfinite(model.fit_next(x)).all()
-    U = model.get_components()
-    tolerance = 1e-10 if dtype is np.float64 else 1e-4
+    U, tolerance = model.get_components(), 1e-10 if dtype is np.float64 else 1e-4
     assert is_orthonormal(U, tolerance)
-    lost = float(np.linalg.norm(X - X @ U @ U.T) / np.linalg.norm(X))
-    assert lost <= 100 * tolerance, f"the five true directions must be inside the subspace; {lost:.1e} of the data is not"
+    if rate is None and stream in ("five directions, K=20", "repeated rows and a constant column"):
+        lost = float(np.linalg.norm(X - X @ U @ U.T) / np.linalg.norm(X))
+        assert lost <= 100 * tolerance, f"{lost:.1e} of the data is not in the subspace"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,25 +64,6 @@ def test_thousands_of_zero_rows(name: str, rate: float | None) -> None:
     assert is_orthonormal(model.get_components())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_steps_so_large_that_the_model_forgets_at_once(name: str) -> None:
-    X = spiked(2000, 30, 4)
-    model = ALGORITHMS[name](4, learning_rate=lambda t: 0.95)
-    model.fit_block(X[:1000])
-    for x in X[1000:]:
-        assert np.isfinite(model.fit_next(x)).all()
-    assert is_orthonormal(model.get_components())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stream_that_begins_with_zeros(name: str) -> None:
-    X = spiked(2000, 30, 4, rho=1e-4)
-    model = ALGORITHMS[name](4)
-    model.fit_block(np.vstack([np.zeros((50, 30)), X]))
-    U = model.get_components()
-    assert is_orthonormal(U)
-
-
 def test_variances_from_data_do_not_amplify_rounding() -> None:
     rng = np.random.default_rng(3)
     X = rng.standard_normal((400, 300)) / np.arange(1, 301) ** 0.5
@@ -77,7 +76,7 @@ def test_variances_from_data_do_not_amplify_rounding() -> None:
     assert parted[None] > 1e-3, f"the published start parts them by {parted[None]:.1e}; where it does not, the option has no use"
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("unit", [1.0, 1e6])
 @pytest.mark.parametrize("cls", [FSM, SM])
 def test_long_rows_do_not_cost_digits_at_the_start(cls: Any, unit: float) -> None:
     """One machine against itself: other blocks, and every value moved to the next number up or down."""
@@ -94,7 +93,7 @@ def test_long_rows_do_not_cost_digits_at_the_start(cls: Any, unit: float) -> Non
 
 
 @pytest.mark.parametrize("cls", [FSM, SM])
-@pytest.mark.parametrize("rate", [0.3, 0.9, 0.999])
+@pytest.mark.parametrize("rate", [0.3, 0.999])
 def test_a_start_that_forgets_quickly_keeps_its_rank(cls: Any, rate: float) -> None:
     X = spiked(400, 60, 40)
     model = cls(40, learning_rate=lambda t: rate)
@@ -135,17 +134,6 @@ def test_units_do_not_matter_when_the_start_is_in_them(cls: Any, unit: float) ->
     assert subspace_error(fitted(unit), fitted(1.0)) < 1e-9
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("K", [1, 7, 10])
-def test_up_to_as_many_components_as_features(name: str, K: int) -> None:
-    X = spiked(300, 10, 5)
-    model = ALGORITHMS[name](K)
-    model.fit_block(X[:200])
-    for x in X[200:]:
-        model.fit_next(x)
-    assert is_orthonormal(model.get_components())
-
-
 @pytest.mark.parametrize("size", [1, 5, 24])
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-3])
 def test_ccipca_is_the_reference_where_rows_depend_on_each_other(noise: float, size: int) -> None:
@@ -168,14 +156,3 @@ def test_ccipca_is_the_reference_where_rows_depend_on_each_other(noise: float, s
             assert error < 1e-9, f"{error:.1e} from the reference at sample {model.t}"
     np.testing.assert_allclose(model.sigma2, np.sort(reference.state.sigma2)[::-1], rtol=1e-9)
     assert subspace_error(model.get_components(), reference.bases[-1]) < 1e-9
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_constant_columns_and_repeated_rows(name: str) -> None:
-    X = np.tile(spiked(3, 30, 2), (200, 1))
-    X[:, 5] = 0.25
-    model = ALGORITHMS[name](6)
-    model.fit_block(X)
-    U = model.get_components()
-    assert is_orthonormal(U)
-    assert np.linalg.norm(X - X @ U @ U.T) < 1e-6
