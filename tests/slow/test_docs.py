@@ -242,6 +242,13 @@ def test_nothing_private_is_in_the_reference() -> None:
         assert inspect.getdoc(value), f"{name} has no docstring"
 
 
+def test_every_promise_names_tests_that_are_there() -> None:
+    named = re.findall(r"`((?:unit|contract|slow)/[\w/]+\.py)`", (DOCS / "reliability.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    absent = sorted({name for name in named if not (ROOT / "tests" / name).exists()})
+    assert not absent, f"docs/reliability.md names {absent}"
+
+
 def test_one_version_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert online_psp.__version__ == project["version"], "online_psp.__version__ is not that of pyproject.toml"
