@@ -1,0 +1,374 @@
+"""Completes rows with missing values, so that the leading directions can be learned from them.
+
+The model of a centred row is a Gaussian: ``x = Bᵀ ℓ z + noise``, with k orthonormal directions B (k, D), z standard normal, ``ℓ² = d − σ²``
+for the variances d along B, and the same noise σ² in every feature. Of a row with the observed values Ω it expects::
+
+    A = I + ℓ B_Ω B_Ωᵀ ℓ/σ²      z = A⁻¹ ℓ B_Ω x_Ω/σ²      e = Bᵀ ℓ z
+
+**Unbiased rows.** Let o_j be what the *other* observed values say of a value: for a missing one, e_j; for an observed one, the expectation
+with x_j left out, ``x_j − (x_j − e_j)/(1 − h_j)``, where ``h_j = b_j ℓ A⁻¹ ℓ b_j/σ²`` is its leverage. With q_j the share of rows in
+which feature j is observed, the completed row is::
+
+    x̃ = o + m (x − o)/q        m_j = 1 where x_j is observed, 0 elsewhere
+
+Whether x_j is observed does not change o_j. So whatever the model, the mean of ``x̃_i x̃_j``, over what happens to be missing, is
+``x_i x_j``: a poor model adds noise, not bias, and rows filled early need not be forgotten. Only squares have too large a mean. Those are
+known better, from the observed values, and what is too much is to be subtracted from the diagonal of the covariance, feature by feature
+(`Filled.apart`). So the noise that the division adds in a rare feature is no direction.
+
+**Features earn their fill.** A regression of x_j on o_j over the observed values tells what o_j is worth. o_j is multiplied by its slope,
+between 0 and 1 (`Trust`): a feature that is not predicted is filled with its mean.
+
+**Features that a whole block lacks**, as while sensors are off, have no observed values to correct o with. All depends on the model there,
+and errors are the same in all rows. Their part of the covariance is what the model expects, spread included. The model takes what the
+directions leave out to be independent from feature to feature, which is not so in real data: a likely multiple of the noise makes up for
+it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, qr
+
+from online_psp.engine.blas import matmul
+from online_psp.engine.types import Floats
+
+Mask = NDArray[np.bool_]
+
+# Constants, chosen on other data than the tests'.
+_PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
+_FEW = 4  # systems are corrected by the missing values where these are fewer than k divided by this
+_FADE = 0.5  # share of what is known of a feature's predictions that is left after a block in which it is always observed
+_SWEEPS = 3  # fillings of the first rows
+_SAMPLED = 48  # patterns of missing values whose posterior covariances are averaged
+_NOISES = 33  # multiples of the noise that are tried
+_LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding
+_DENSE = 6  # features, in multiples of the directions kept, up to which matrices of all features are formed
+_MORE = 16  # directions found beyond those kept
+_ROUNDING = 1e-12  # relative to the largest variance
+_CHUNK = 1 << 22  # numbers in a temporary array
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Gaussian(NamedTuple):
+    """A probabilistic PCA model of centred rows."""
+
+    directions: Floats
+    """(k, D), orthonormal rows."""
+    lengths: Floats
+    """(k,): ℓ."""
+    noise: float
+    """σ²"""
+
+
+class Trust(NamedTuple):
+    """What predictions of each feature are worth: sums over its observed values, faded as it is observed."""
+
+    products: Annotated[Floats, "D"]
+    """Of values and their predictions."""
+    squares: Annotated[Floats, "D"]
+    """Of the predictions."""
+
+    @property
+    def slopes(self) -> Floats:
+        """Factors for predictions, (D,), from 0 to 1."""
+        some = self.squares > 0
+        return np.where(some, np.clip(self.products / np.where(some, self.squares, 1.0), 0.0, 1.0), 1.0)
+
+
+class Solved(NamedTuple):
+    """Coordinates of rows given their observed values."""
+
+    z: Floats
+    """(n, k)"""
+    log_determinants: Floats
+    """(n,): of A."""
+    posterior: Floats
+    """(k, k): weighted mean of ``ℓ A⁻¹ ℓ``, the covariance of the coordinates ``ℓ z`` given the observed values."""
+
+
+class Filled(NamedTuple):
+    """A block of completed rows: the covariance is ``(rows · weights)ᵀ rows − diag(apart)``."""
+
+    rows: Floats
+    """(n + m, D): completed rows, and m rows for the spread of features that the whole block lacks."""
+    weights: Floats
+    """(n + m,)"""
+    apart: Floats
+    """(D,)"""
+    trust: Trust
+
+
+def no_trust(D: int) -> Trust:
+    """Nothing is known of predictions yet."""
+    return Trust(np.zeros(D), np.zeros(D))
+
+
+def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
+    """The model to fill rows with.
+
+    A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise.
+
+    Parameters
+    ----------
+    directions : (k, D)
+        Orthonormal, in order.
+    variances : (k,)
+    total : float
+        Sum of the variances of all features.
+    share : float
+        Share of values observed in a typical row.
+    """
+    D = directions.shape[1]
+    if not len(variances):  # nothing has varied
+        directions, variances = np.zeros((1, D)), np.zeros(1)
+    k = min(len(variances), max(1, int(share * D / _PER_DIRECTION)))
+    d = variances[:k]
+    least = max(_LEAST_NOISE * float(d.max(initial=0.0)), 1e20 * _TINY)
+    noise = max((total - float(d.sum())) / max(D - k, 1), least)
+    return Gaussian(directions[:k].astype(np.float64, copy=False), np.sqrt(np.maximum(d - noise, 0.0)), noise)
+
+
+def typical_share(observed: Mask) -> float:
+    """Mean share of observed values in rows that have any."""
+    shares = observed.mean(axis=1)
+    return float(shares[shares > 0].mean()) if shares.any() else 0.0
+
+
+def solve(model: Gaussian, rows: Floats, observed: Mask, weights: Floats | None = None) -> Solved:
+    """Coordinates of centred rows, (n, D), which are 0 where nothing is observed.
+
+    Rows with few holes are corrected by the missing values, once for all rows (Woodbury); those with many solve a system each, whose
+    matrices are found together, by one product with ``b_j b_jᵀ`` for all features.
+    """
+    n, k = len(rows), len(model.directions)
+    F = model.directions * (model.lengths / np.sqrt(model.noise))[:, np.newaxis]
+    inner = matmul(rows, F.T) / np.sqrt(model.noise)
+    weights = np.full(n, 1.0) if weights is None else weights
+    z, logs, mean = np.empty((n, k)), np.empty(n), np.zeros((k, k))
+    missing = observed.shape[1] - observed.sum(axis=1)
+    few = missing <= k // _FEW
+    if few.any():
+        z[few], logs[few], mean = _corrected(F, inner[few], ~observed[few], weights[few])
+    if not few.all():
+        z[~few], logs[~few], more = _systems(F, inner[~few], observed[~few], weights[~few])
+        mean += more
+    mean /= max(float(weights.sum()), _TINY)
+    return Solved(z, logs, mean * model.lengths * model.lengths[:, np.newaxis])
+
+
+def _corrected(F: Floats, inner: Floats, holes: Mask, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """z, log-determinants and the weighted sum of A⁻¹, with A = A₀ − Σ f_j f_jᵀ over the few missing features, A₀ = I + F Fᵀ."""
+    k, whole = len(F), matmul(F, F.T)
+    whole.flat[:: k + 1] += 1.0
+    inverse = np.linalg.inv(whole)
+    z, logs = matmul(inner, inverse), np.full(len(inner), float(np.linalg.slogdet(whole)[1]))
+    total = float(weights.sum()) * inverse
+    counts = holes.sum(axis=1)
+    for m in np.unique(counts[counts > 0]):
+        at = np.flatnonzero(counts == m)
+        features = np.nonzero(holes[at])[1].reshape(len(at), m)
+        V = F.T[features]  # (rows, m, k)
+        W = matmul(V.reshape(-1, k), inverse).reshape(V.shape)
+        small = np.eye(m) - W @ V.transpose(0, 2, 1)
+        solved = np.linalg.solve(small, W)
+        z[at] += np.einsum("nmk,nm->nk", solved, np.einsum("nmk,nk->nm", V, z[at]))
+        logs[at] += np.linalg.slogdet(small)[1]
+        total += matmul((W * weights[at, np.newaxis, np.newaxis]).reshape(-1, k).T, solved.reshape(-1, k))
+    return z, logs, total
+
+
+def _systems(F: Floats, inner: Floats, observed: Mask, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """z, log-determinants and the weighted sum of A⁻¹, one system for all rows that lack the same values."""
+    k, D = F.shape
+    packed = np.packbits(observed, axis=1)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    patterns, count = observed[first].astype(np.float64), len(first)
+    i, j = np.triu_indices(k)
+    halves = np.zeros((count, len(i)))
+    step = max(1, _CHUNK // len(i))
+    for start in range(0, D, step):
+        part = F[:, start : start + step]
+        halves += matmul(patterns[:, start : start + step], (part[i] * part[j]).T)
+    weight = np.bincount(which, weights, count)
+    every = max(1, count // _SAMPLED)
+    z, logs, mean, sampled = np.empty_like(inner), np.empty(count), np.zeros((k, k)), 0.0
+    order = np.argsort(which, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(which, minlength=count))])
+    step = max(1, _CHUNK // (k * k))
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        A = np.empty((stop - start, k, k))
+        A[:, i, j] = halves[start:stop]
+        A[:, j, i] = halves[start:stop]
+        A[:, np.arange(k), np.arange(k)] += 1.0
+        chosen = np.arange(-start % every, stop - start, every)
+        mean += np.einsum("p,pij->ij", weight[start + chosen], np.linalg.inv(A[chosen]))
+        sampled += float(weight[start + chosen].sum())
+        logs[start:stop] = 2.0 * np.log(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2)).sum(axis=1)
+        at = order[ends[start] : ends[stop]]
+        if len(at) == stop - start:
+            z[at] = np.linalg.solve(A, inner[at][:, :, np.newaxis])[:, :, 0]
+        else:
+            z[at] = np.einsum("nij,nj->ni", np.linalg.inv(A)[which[at] - start], inner[at])
+    return z, logs[which], mean * (float(weight.sum()) / max(sampled, _TINY))
+
+
+class Expected(NamedTuple):
+    """What a model says of rows, given their observed values."""
+
+    along: Floats
+    """(n, k): coordinates in the directions."""
+    rows: Floats
+    """(n, D): expected values, centred."""
+    log_likelihoods: Floats
+    """(n,): of the observed values; zero if there are none."""
+    distances: Floats
+    """(n,): Mahalanobis distances of the observed values, squared."""
+
+
+def expect(model: Gaussian, rows: Floats, observed: Mask) -> Expected:
+    """What is expected of centred rows, (n, D), which are 0 where nothing is observed."""
+    solved = solve(model, rows, observed)
+    along = solved.z * model.lengths
+    expected = matmul(along, model.directions)
+    rest = np.where(observed, rows - expected, 0.0)
+    counts = observed.sum(axis=1)
+    distances = np.einsum("ij,ij->i", solved.z, solved.z) + np.einsum("ij,ij->i", rest, rest) / model.noise
+    likely = -0.5 * (counts * np.log(2.0 * np.pi * model.noise) + solved.log_determinants + distances)
+    return Expected(along, expected, np.where(counts > 0, likely, 0.0), distances)
+
+
+def fill(directions: Floats, variances: Floats, variance: Floats, trust: Trust, rows: Floats, observed: Mask, weights: Floats) -> Filled:
+    """Complete the rows of a block.
+
+    Parameters
+    ----------
+    directions : (k, D)
+        Orthonormal, in order; of the model before the block.
+    variances : (k,)
+    variance : (D,)
+        Of each feature, from its observed values, this block's included.
+    trust : Trust
+    rows : (n, D)
+        Centred; 0 where nothing is observed.
+    observed : (n, D)
+    weights : (n,)
+    """
+    total = float(weights.sum())
+    seen, lost = weights @ observed, weights @ ~observed
+    some = seen > 0
+    share = seen / np.maximum(seen + lost, _TINY)
+    model = gaussian(directions, variances, float(variance.sum()), typical_share(observed))
+    if not some.all():
+        model = model._replace(noise=model.noise * _excess(model, rows, some, weights))
+    solved = solve(model, rows, observed, weights)
+    along = solved.z * model.lengths
+    expected = matmul(along, model.directions)
+    leverage = _leverages(model, solved.posterior, share)
+    left_out = np.where(observed, (rows - expected) / (1.0 - leverage), 0.0)  # x − o
+    predicted = np.where(observed, rows - left_out, 0.0)
+    fade = _FADE**share
+    trust = Trust(fade * trust.products + weights @ (rows * predicted), fade * trust.squares + weights @ (predicted * predicted))
+    slopes = np.where(some, trust.slopes, 1.0)
+    divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
+    filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
+    spread = _spread(model, total * solved.posterior, ~some)
+    squares = np.where(some, (1.0 + divided) * (weights @ rows**2), total * variance)
+    apart = weights @ filled**2 + np.einsum("ij,ij->j", spread, spread) - squares
+    return Filled(np.concatenate([filled, spread]), np.append(weights, np.ones(len(spread))), apart, trust)
+
+
+def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -> tuple[Floats, Floats, Filled]:
+    """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
+    D, total = rows.shape[1], float(weights.sum())
+    share = np.maximum(weights @ observed / total, _TINY)
+    variance = (weights @ rows**2) / share / total
+    inflated, nothing = rows / share, no_trust(D)
+    made = Filled(inflated, weights, weights @ inflated**2 - total * variance, nothing)
+    if D <= _DENSE * rank:  # holes may be shared: products of two features over the rows that have both
+        both = matmul(observed.T * weights, observed.astype(np.float64))
+        products = matmul(rows.T * weights, rows)
+        directions, variances = _leading(np.where(both > 0, products / np.where(both > 0, both, 1.0), 0.0) * total, rank)
+    else:
+        directions, variances = leading_of_filled(made, rank)
+    for _ in range(_SWEEPS):
+        made = fill(directions, variances / total, variance, nothing, rows, observed, weights)
+        directions, variances = leading_of_filled(made, rank)
+    return directions, variances, made
+
+
+def leading_of_filled(made: Filled, rank: int, directions: Floats | None = None, variances: Floats | None = None) -> tuple[Floats, Floats]:
+    """Leading directions, (k, D), and variances, (k,), of completed rows, with those of a model, if given; k at most `rank`.
+
+    The matrix has negative eigenvalues too, from what is subtracted on its diagonal. So directions are found within the span of the model,
+    of the leading right singular vectors of the rows, and of the image of both.
+    """
+    D = made.rows.shape[1]
+    rows = made.rows * np.sqrt(made.weights)[:, np.newaxis]
+    B = np.zeros((0, D)) if directions is None else directions
+    d = np.zeros(0) if variances is None else variances
+    stacked = np.concatenate([np.sqrt(d)[:, np.newaxis] * B, rows])
+    if D <= _DENSE * rank:
+        return _leading(matmul(stacked.T, stacked) - np.diag(made.apart), rank)
+    m = len(stacked)
+    values, vectors = eigh(matmul(stacked, stacked.T), subset_by_index=(max(m - rank - _MORE, 0), m - 1))
+    span = qr(matmul(stacked.T, vectors[:, values > _ROUNDING * values[-1]]), mode="economic")[0]
+    span = qr(np.hstack([span, _image(stacked, made.apart, span)]), mode="economic")[0]
+    found, variances = _leading(matmul(span.T, _image(stacked, made.apart, span)), rank)
+    return matmul(found, span.T), variances
+
+
+def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+    """At most `rank` eigenvectors, (k, D), and eigenvalues, (k,), largest first and positive, of a matrix symmetric but for rounding."""
+    D = len(matrix)
+    values, vectors = eigh(0.5 * (matrix + matrix.T), subset_by_index=(max(D - rank, 0), D - 1))
+    known = values > max(_ROUNDING * float(values[-1]), _TINY)
+    return np.ascontiguousarray(vectors[:, known].T[::-1]), values[known][::-1]
+
+
+def _image(stacked: Floats, apart: Floats, span: Floats) -> Floats:
+    return np.asarray(matmul(stacked.T, matmul(stacked, span)) - apart[:, np.newaxis] * span)
+
+
+def _leverages(model: Gaussian, posterior: Floats, share: Floats) -> Floats:
+    """Leverages of observed values, (D,), from the mean posterior covariance of the coordinates.
+
+    With g the variance that the other values leave to the prediction of a value, over the noise, the leverage is ``g/(1 + g)`` in rows in
+    which it is observed. In the others the posterior covariance gives g itself, so the mean is ``q g/(1 + g) + (1 − q) g``, solved for g.
+    """
+    mean = np.einsum("ij,ij->j", model.directions, matmul(posterior, model.directions)) / model.noise
+    slack = 1.0 - mean
+    root = np.sqrt(np.maximum(slack * slack + 4.0 * (1.0 - share) * mean, 0.0))
+    g = 2.0 * mean / np.maximum(slack + root, 1e-12)
+    return np.asarray(g / (1.0 + g))
+
+
+def _spread(model: Gaussian, posterior: Floats, absent: Mask) -> Floats:
+    """Rows, (k, D), whose scatter is the spread of features that no row has; none if there are no such features."""
+    if not absent.any():
+        return np.zeros((0, len(absent)))
+    values, vectors = eigh(posterior)
+    return np.asarray(matmul(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T, np.where(absent, model.directions, 0.0)))
+
+
+def _excess(model: Gaussian, rows: Floats, seen: Mask, weights: Floats) -> float:
+    """The likely multiple of the noise, given rows that lack the same features: with ``G = B_Ω B_Ωᵀ``, the covariance of ``B_Ω x_Ω`` is
+    ``G ℓ² G + f σ² G``."""
+    largest = float(model.lengths.max(initial=0.0)) ** 2 / model.noise
+    tried = np.geomspace(1.0, max(largest, 2.0), _NOISES)
+    part = model.directions[:, seen]
+    values, vectors = eigh(matmul(part, part.T))
+    roots, vectors = np.sqrt(values[values > 1e-6]), vectors[:, values > 1e-6]
+    if not len(roots):
+        return 1.0
+    signal = roots[:, np.newaxis] * vectors.T * model.lengths
+    variances, turns = eigh(matmul(signal, signal.T))
+    inner = matmul(matmul(matmul(rows, model.directions.T), vectors / roots), turns)
+    squares = weights @ inner**2 / max(float(weights.sum()), _TINY)
+    expected = np.maximum(variances, 0.0) + tried[:, np.newaxis] * model.noise
+    return float(tried[int(np.argmin((np.log(expected) + squares / expected).sum(axis=1)))])
