@@ -4,32 +4,33 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.pca.fill import Gaussian, expect, fill, first_directions, gaussian, leading_of_filled, no_trust, solve
+from online_psp.pca.fill import Gaussian, Mask, expect, fill, first_directions, gaussian, leading_of_filled, no_trust, solve
 
 
-def model_of(D, k, seed=0, noise=0.3):
-    rng = np.random.default_rng(seed)
+def model_of(D: int, k: int) -> tuple[Gaussian, Floats, np.random.Generator]:
+    rng, noise = np.random.default_rng(0), 0.3
     directions = np.linalg.qr(rng.standard_normal((D, k)))[0].T
     model = Gaussian(directions, np.linspace(3.0, 1.0, k), noise)
     covariance = (directions.T * model.lengths**2) @ directions + noise * np.eye(D)
     return model, covariance, rng
 
 
-def spiked(n, D, K, seed, noise=0.3):
+def spiked(n: int, D: int, K: int, seed: int) -> tuple[Floats, Floats, np.random.Generator]:
     rng = np.random.default_rng(seed)
     U = np.linalg.qr(rng.standard_normal((D, K)))[0]
-    rows = (rng.standard_normal((n, K)) * np.sqrt(D / 20) * 3.0 * 0.8 ** np.arange(K)) @ U.T + noise * rng.standard_normal((n, D))
+    rows = (rng.standard_normal((n, K)) * np.sqrt(D / 20) * 3.0 * 0.8 ** np.arange(K)) @ U.T + 0.3 * rng.standard_normal((n, D))
     return rows, U, rng
 
 
-def spoiled(rows, missing, rng):
+def spoiled(rows: Floats, missing: float | Floats, rng: np.random.Generator) -> tuple[Floats, Mask]:
     observed = rng.random(rows.shape) >= missing
     return np.where(observed, rows, 0.0), observed
 
 
 @pytest.mark.parametrize("missing", [0.05, 0.5, 0.9])
-def test_expected_values_and_likelihoods_are_those_of_the_conditional_gaussian(missing):
+def test_expected_values_and_likelihoods_are_those_of_the_conditional_gaussian(missing: float) -> None:
     model, covariance, rng = model_of(24, 8)
     rows, observed = spoiled(rng.multivariate_normal(np.zeros(24), covariance, 40), missing, rng)
     found = expect(model, rows, observed)
@@ -42,7 +43,7 @@ def test_expected_values_and_likelihoods_are_those_of_the_conditional_gaussian(m
         )
 
 
-def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes():
+def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes() -> None:
     model, _, rng = model_of(24, 8)
     _, observed = spoiled(np.ones((30, 24)), np.linspace(0.0, 0.9, 30)[:, np.newaxis], rng)
     weights = rng.random(30)
@@ -53,7 +54,7 @@ def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes
     )
 
 
-def test_complete_rows_stay_as_they_are():
+def test_complete_rows_stay_as_they_are() -> None:
     rows, U, _ = spiked(50, 20, 3, 0)
     made = fill(U.T, np.array([3.0, 2.0, 1.0]), rows.var(axis=0), no_trust(20), rows, np.ones(rows.shape, bool), np.full(50, 0.02))
     np.testing.assert_array_equal(made.rows, rows)
@@ -61,7 +62,7 @@ def test_complete_rows_stay_as_they_are():
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["true model", "wrong model"])
-def test_a_wrong_model_adds_no_bias(turned):
+def test_a_wrong_model_adds_no_bias(turned: bool) -> None:
     rows, U, rng = spiked(400, 30, 3, 1)
     d = np.linalg.eigvalsh(rows.T @ rows / 400)[::-1][:3].copy()
     B = np.linalg.qr(rng.standard_normal((30, 3)))[0].T if turned else U.T
@@ -74,7 +75,7 @@ def test_a_wrong_model_adds_no_bias(turned):
     assert np.linalg.norm(found - truth) < 0.02 * np.linalg.norm(truth)
 
 
-def test_a_feature_that_others_do_not_predict_is_filled_with_its_mean():
+def test_a_feature_that_others_do_not_predict_is_filled_with_its_mean() -> None:
     rows, U, rng = spiked(2000, 30, 3, 2)
     rows[:, 0] = 5.0 * rng.standard_normal(2000)
     holed, observed = spoiled(rows, 0.3, rng)
@@ -86,7 +87,7 @@ def test_a_feature_that_others_do_not_predict_is_filled_with_its_mean():
     assert np.median(made.trust.slopes[1:]) > 0.9
 
 
-def test_a_feature_absent_from_the_block_keeps_its_covariances():
+def test_a_feature_absent_from_the_block_keeps_its_covariances() -> None:
     rows, _, _ = spiked(3000, 30, 3, 3)
     truth = rows.T @ rows / 3000
     d, B = np.linalg.eigh(truth)
@@ -99,11 +100,12 @@ def test_a_feature_absent_from_the_block_keeps_its_covariances():
 
 
 @pytest.mark.parametrize(("D", "rank"), [(40, 10), (120, 10)], ids=["few features", "many features"])
-def test_the_first_rows_give_their_directions_whatever_is_missing(D, rank):
+def test_the_first_rows_give_their_directions_whatever_is_missing(D: int, rank: int) -> None:
     rows, _, rng = spiked(600, D, 3, 4)
     truth = np.linalg.svd(rows, full_matrices=False)[2][:3]
     share = np.full(D, 0.1)
     share[:3] = 0.9
+    missing: float | Floats
     for missing, limit in ((0.3, 0.05), (share, 0.2)):
         holed, observed = spoiled(rows, missing, rng)
         directions, variances, _ = first_directions(holed, observed, np.full(600, 1 / 600), rank)
@@ -111,7 +113,7 @@ def test_the_first_rows_give_their_directions_whatever_is_missing(D, rank):
         assert (np.diff(variances) <= 0).all()
 
 
-def test_leading_directions_of_many_features_are_those_of_the_matrix():
+def test_leading_directions_of_many_features_are_those_of_the_matrix() -> None:
     rows, _, rng = spiked(300, 150, 3, 5)
     holed, observed = spoiled(rows, 0.4, rng)
     weights = np.full(300, 1 / 300)
@@ -123,7 +125,7 @@ def test_leading_directions_of_many_features_are_those_of_the_matrix():
     np.testing.assert_allclose(directions @ directions.T, np.eye(12), atol=1e-10)
 
 
-def test_rows_without_any_value_and_features_that_do_not_vary():
+def test_rows_without_any_value_and_features_that_do_not_vary() -> None:
     rows, _, rng = spiked(60, 20, 3, 6)
     rows[:, 4] = 0.0
     holed, observed = spoiled(rows, 0.3, rng)
@@ -137,5 +139,5 @@ def test_rows_without_any_value_and_features_that_do_not_vary():
     assert np.isfinite(fill(*none[:2], np.zeros(20), none[2].trust, holed, observed, np.full(60, 1 / 60)).rows).all()
 
 
-def test_a_row_with_few_values_is_filled_with_few_directions():
+def test_a_row_with_few_values_is_filled_with_few_directions() -> None:
     assert len(gaussian(np.eye(10, 40), np.arange(10.0, 0.0, -1.0), 60.0, 0.2).directions) == 2
