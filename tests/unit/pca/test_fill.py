@@ -64,7 +64,7 @@ def test_complete_rows_stay_as_they_are() -> None:
 @pytest.mark.parametrize("turned", [False, True], ids=["true model", "wrong model"])
 def test_a_wrong_model_adds_no_bias(turned: bool) -> None:
     rows, U, rng = spiked(400, 30, 3, 1)
-    d = np.linalg.eigvalsh(rows.T @ rows / 400)[::-1][:3].copy()
+    d = np.asarray(np.linalg.eigvalsh(rows.T @ rows / 400)[::-1][:3], dtype=np.float64)
     B = np.linalg.qr(rng.standard_normal((30, 3)))[0].T if turned else U.T
     weights, found = np.full(400, 1 / 400), np.zeros((30, 30))
     for _ in range(200):
