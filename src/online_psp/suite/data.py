@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -338,22 +337,21 @@ class Problem:
 
     @cached_property
     def scale(self) -> float:
-        """The mean norm of a centred row of the raw data, by which `standardize` divides."""
-        raw = self._raw()
-        mean = raw.mean(axis=0, dtype=np.float64)
-        return float(np.concatenate([np.linalg.norm(raw[i : i + 2048] - mean, axis=1) for i in range(0, len(raw), 2048)]).mean()) or 1.0
+        """What `standardize` divided the rows by."""
+        raw, X = self._raw(), np.asarray(self.X)
+        return float(np.linalg.norm(raw - raw.mean(axis=0)) / np.linalg.norm(X))
 
-    @cached_property
+    @property
     def span(self) -> float:
         """The range of the raw numbers, in standardised units."""
         return (float(self._raw().max()) - float(self._raw().min())) / self.scale
 
-    def rebuilt(self, Q: Floats, row: int) -> Floats:
-        """A row of the data, (D,), rebuilt from its projection on the basis Q, (D, K), in the units of the file."""
-        x: Any = self.X
-        return np.asarray(self._raw().mean(axis=0, dtype=np.float64) + self.scale * (Q @ (Q.T @ x[row])))
+    def first(self, Q: Floats | None = None) -> Array:
+        """The first row of the data, (D,), as it was, or rebuilt from its projection on a basis, (D, K), in the units of the file."""
+        raw, X = self._raw(), np.asarray(self.X)
+        return np.asarray(raw[0] if Q is None else raw.mean(axis=0) + self.scale * (Q @ (Q.T @ X[0])))
 
-    def _raw(self) -> NDArray[Any]:
+    def _raw(self) -> Array:
         if self.raw is None:
             raise TypeError("Only problems of real data in memory have raw rows.")
         return self.raw.X

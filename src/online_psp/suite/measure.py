@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from online_psp.engine.types import Floats
@@ -38,8 +37,6 @@ _ENOUGH_SECONDS = 3.0
 """Of timed passes, after which there is no further one."""
 
 Blocks: TypeAlias = Callable[[int, int], Iterator[Floats]]
-Outcome: TypeAlias = tuple[list[Row], dict[str, NDArray[Any]]]
-"""Rows, and the arrays of pictures."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,6 @@ class Trial:
         Most timed passes.
     jitter : int
         If not 0, every number is perturbed by 1e-15 of itself, differently for every value: this shows what rounding does.
-    pictured : int or None
-        Row of the data whose reconstruction is kept at every moment.
     """
 
     study: str
@@ -80,7 +75,6 @@ class Trial:
     scored: bool = False
     repeats: int = 1
     jitter: int = 0
-    pictured: int | None = None
 
     @functools.cached_property
     def key(self) -> str:
@@ -164,42 +158,38 @@ METRICS: Mapping[str, Callable[[Floats, Problem, int], float]] = MappingProxyTyp
 # Trials
 
 
-def measure(trial: Trial, problem: Problem) -> Outcome:
+def measure(trial: Trial, problem: Problem) -> list[Row]:
     """Run a trial on one thread; if its method fails, the rows say so."""
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _measured(trial, problem)
     except (Exception, SystemExit) as error:
-        return trial.failure(f"{type(error).__name__}: {error}"), {}
+        return trial.failure(f"{type(error).__name__}: {error}")
 
 
-def _measured(trial: Trial, problem: Problem) -> Outcome:
+def _measured(trial: Trial, problem: Problem) -> list[Row]:
     K, total = trial.K, trial.moments[-1]
     make = partial(build, trial.method, K, problem.D)
     blocks, note = _blocks(trial, problem, make)
-    rows, arrays = list[Row](), dict[str, NDArray[Any]]()
+    rows = list[Row]()
     _warm_up(make, blocks, min(total, _WARM_UP_ROWS if trial.method.kind == OURS else 10 * K))
     if trial.scored:
         used, basis, memory = _timed(make, blocks, total, trial.repeats)
         rows += [trial.row(total, metric, value / 2**20, note) for metric, value in memory.items()]
     over_time, short, watch = list[float](), 0, Stopwatch()
     once = trial.scored and trial.moments == (total,)
-    for t, found in [(total, basis)] if once else _watched(make, blocks, trial.moments, watch):
+    for t, found in [(total, basis)] if once else watched(make, blocks, trial.moments, watch):
         Q = spanned(check_basis(found, K, problem.D))
         short += Q.shape[1] < K
         values = {metric: METRICS[metric](Q, problem, t) for metric in trial.metrics}
         rows += [trial.row(t, metric, value, note) for metric, value in values.items()]
         over_time.append(next(iter(values.values())))
-        if trial.pictured is not None:
-            arrays[f"t{t}"] = problem.rebuilt(Q, trial.pictured)
-    if trial.pictured is not None and problem.raw is not None:
-        arrays |= {"batch": problem.rebuilt(problem.V, trial.pictured), "original": problem.raw.X[trial.pictured]}
     if trial.scored:
         drifts = trial.track is not None and trial.track.kind.startswith("drift")
         note = "; ".join(filter(None, [note, f"fewer than {K} dimensions at {short} of {len(over_time)} moments" if short else ""]))
         rows.append(trial.row(total, SCORE, float(np.mean(over_time)) if drifts else over_time[-1], note))
-    return [*rows, trial.row(total, DONE, used if trial.scored else watch.seconds, note)], arrays
+    return [*rows, trial.row(total, DONE, used if trial.scored else watch.seconds, note)]
 
 
 def _blocks(trial: Trial, problem: Problem, make: Callable[[], Learner]) -> tuple[Blocks, str]:
@@ -262,7 +252,7 @@ def _timed(make: Callable[[], Learner], blocks: Blocks, total: int, repeats: int
     return float(np.median(times)), basis, memory
 
 
-def _watched(make: Callable[[], Learner], blocks: Blocks, when: tuple[int, ...], watch: Stopwatch) -> Iterator[tuple[int, Floats]]:
+def watched(make: Callable[[], Learner], blocks: Blocks, when: tuple[int, ...], watch: Stopwatch) -> Iterator[tuple[int, Floats]]:
     """The basis after every moment."""
     learner, seen = make(), 0
     for t in when:

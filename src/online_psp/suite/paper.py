@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from online_psp.datasets.registry import KNOWN, load
+from online_psp.engine.types import Array
+from online_psp.metrics import spanned
 from online_psp.suite import pictures, tables
 from online_psp.suite.baselines import BASELINES
-from online_psp.suite.data import GENERATED, Data, known
-from online_psp.suite.measure import Trial, moments
-from online_psp.suite.methods import CCIPCA, FIVE, PAPER, Method, check, fsm, sm, told_apart
+from online_psp.suite.data import GENERATED, Data, known, problem
+from online_psp.suite.measure import Stopwatch, Trial, moments, watched
+from online_psp.suite.methods import CCIPCA, FIVE, PAPER, Method, build, check, fsm, sm, told_apart
 from online_psp.suite.pages import Section, write_page
-from online_psp.suite.rows import Row, by, distinct
-from online_psp.suite.runner import How, Record, arrays_path, run
+from online_psp.suite.rows import Row, by, distinct, select
+from online_psp.suite.runner import How, Record, run
 from online_psp.suite.speed import WAYS, Timing
 from online_psp.suite.tables import SPREAD, Table
 from online_psp.suite.verdicts import FIGURE_CLAIMS, Verdict, judge, to_table
@@ -114,7 +117,7 @@ def _fig4(scope: Scope, data_home: str | Path | None) -> list[Record]:
     """The error of FSM while a face and a digit come into view, in one trial."""
     K, metrics = 64, ("err_batch", "explained", "psnr")
     return [
-        Trial("fig4", data, fsm(0.6), K, scope.seed, EPOCHS[name], metrics, moments(data.N * EPOCHS[name], K, 40), pictured=0)
+        Trial("fig4", data, fsm(0.6), K, scope.seed, EPOCHS[name], metrics, moments(data.N * EPOCHS[name], K, 40))
         for name in (("yale", "mnist") if scope.quick else ("yale", "orl", "mnist"))
         for data in [known(name, data_home)]
     ]
@@ -211,8 +214,9 @@ def reproduce(
         if name in left_out:
             continue
         figure, path = FIGURES[name], out / f"{prefix}{name}.csv"
-        mine = run(figure.records(scope, how.data_home), path, how)
-        drawn[name] = pictures.save(_draw(name, mine, path), out / f"{prefix}{name}.png")
+        records = figure.records(scope, how.data_home)
+        mine = run(records, path, how)
+        drawn[name] = pictures.save(_draw(name, mine, records, how.data_home), out / f"{prefix}{name}.png")
         more = (*tables.spreads(mine), *tables.skipped(mine))
         sections.append(Section(figure.title, figure.text, drawn[name], (*figure.tables(mine), *more)))
         (out / f"{prefix}results_{name}.md").write_text(_results(name, mine, command), encoding="utf-8")
@@ -246,14 +250,19 @@ def _without_data(names: Sequence[str], scope: Scope, how: How) -> dict[str, str
     return left_out
 
 
-def _draw(name: str, rows: Sequence[Row], path: Path) -> Figure:
+def _draw(name: str, rows: Sequence[Row], records: Sequence[Record], data_home: str | Path | None) -> Figure:
     if name != "fig4":
         return {"fig1": pictures.fig1, "fig2": pictures.fig2, "fig3": pictures.fig3}[name](rows)
-    albums = {}
-    for key in distinct(rows, "key"):
-        with np.load(arrays_path(path, key)) as arrays:
-            albums[key] = dict(arrays)
+    albums = {record.key: _album(record, rows, data_home) for record in records if isinstance(record, Trial)}
     return pictures.fig4(rows, albums, {known: entry.layout for known, entry in KNOWN.items()})
+
+
+def _album(trial: Trial, rows: Sequence[Row], data_home: str | Path | None) -> dict[str, Array]:
+    """The first row of the data as it was, by batch PCA, and rebuilt at the moments that are shown, in the units of the file."""
+    data = problem(trial.data, trial.K, trial.seed, None, data_home)
+    shown = tuple(row.t for row in tables.chosen_moments(select(rows, key=trial.key, metric="err_batch")))
+    bases = watched(partial(build, trial.method, trial.K, data.D), data.blocks, shown, Stopwatch())
+    return {"original": data.first(), "batch": data.first(data.V)} | {f"t{t}": data.first(spanned(basis)) for t, basis in bases}
 
 
 def _results(name: str, rows: Sequence[Row], command: str) -> str:

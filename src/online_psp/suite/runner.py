@@ -24,7 +24,7 @@ import numpy as np
 from joblib.externals.loky import process_executor
 
 from online_psp.suite.data import Problem, problem
-from online_psp.suite.measure import GROWTH, PEAK, Outcome, Trial, measure
+from online_psp.suite.measure import GROWTH, PEAK, Trial, measure
 from online_psp.suite.methods import OURS, PEER, build
 from online_psp.suite.rows import Row, append_rows, code_digest, finished, origin, read_rows, stamped, write_rows
 from online_psp.suite.speed import Timing, time_steady
@@ -78,7 +78,7 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
     origin()  # of the code that runs now: files may change before the end
     have = finished(_fresh(path)) if how.resume else {}
     for record in records:
-        if isinstance(record, Trial) and (record.again or (record.pictured is not None and not arrays_path(path, record.key).exists())):
+        if isinstance(record, Trial) and record.again:
             have.pop(record.key, None)
     missing, begun = [record for record in records if record.key not in have], False
     with ExitStack() as stack:
@@ -87,9 +87,7 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="psp-suite-")))
         outcomes = _outcomes(missing, how, folder)
         stack.callback(outcomes.close)
-        for record, (rows, arrays) in outcomes:
-            if arrays:
-                np.savez_compressed(arrays_path(path, record.key), **arrays)  # type: ignore[arg-type]
+        for record, rows in outcomes:
             have[record.key] = stamped(record.key, rows)
             if begun:
                 append_rows(path, have[record.key])
@@ -101,11 +99,6 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
     others = [key for key in have if key not in set(wanted)]
     write_rows(path, (row for key in (*wanted, *others) for row in have[key]))
     return [row for key in wanted for row in have[key]]
-
-
-def arrays_path(path: Path, key: str) -> Path:
-    """The file of a record's pictures, beside its rows."""
-    return path.with_name(f"{path.stem}_{key}.npz")
 
 
 def _fresh(path: Path) -> list[Row]:
@@ -122,17 +115,16 @@ def _fresh(path: Path) -> list[Row]:
 # Processes
 
 
-def _outcomes(records: Sequence[Record], how: How, folder: Path) -> Generator[tuple[Record, Outcome], None, None]:
+def _outcomes(records: Sequence[Record], how: How, folder: Path) -> Generator[tuple[Record, list[Row]], None, None]:
     """Run records, and give their outcomes as they come."""
     if how.jobs == 0:
         for record in records:
-            rows, arrays = _here(record, None, how.data_home)
-            yield record, ([row for row in rows if row.metric not in (PEAK, GROWTH)], arrays)
+            yield record, [row for row in _here(record, None, how.data_home) if row.metric not in (PEAK, GROWTH)]
         return
     jobs = 1 if any(isinstance(record, Timing) for record in records) else how.jobs  # timings run alone
     lanes, stored = _lanes(records, jobs, how.apart), _Stored(folder, how.data_home) if how.apart else None
     workers = [_Worker(how.timeout) for _ in lanes]
-    done: queue.SimpleQueue[tuple[Record, Outcome] | BaseException] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Record, list[Row]] | BaseException] = queue.SimpleQueue()
 
     def work(worker: _Worker, lane: list[Record]) -> None:
         try:
@@ -166,9 +158,9 @@ def _lanes(records: Sequence[Record], jobs: int, apart: bool) -> list[list[Recor
     return several if apart else [lane for i in range(jobs) if (lane := [record for group in several[i::jobs] for record in group])]
 
 
-def _here(record: Record, given: Problem | None, data_home: str | Path | None) -> Outcome:
+def _here(record: Record, given: Problem | None, data_home: str | Path | None) -> list[Row]:
     if isinstance(record, Timing):
-        return time_steady(record), {}
+        return time_steady(record)
     return measure(record, given or problem(record.data, record.K, record.seed, record.track, data_home))
 
 
@@ -216,11 +208,11 @@ class _Worker:
         self._timeout, self._ended = timeout, False
         self._pool: Any = None
 
-    def run(self, record: Record, given: Problem | None, data_home: str | Path | None) -> Outcome:
+    def run(self, record: Record, given: Problem | None, data_home: str | Path | None) -> list[Row]:
         """The outcome of a record; that its process was killed, or took too long, is a failure."""
         try:
             self.ask(partial(_ready, record), _START_SECONDS)
-            found: Outcome = self.ask(lambda: _here(record, given, data_home), self._timeout)
+            found: list[Row] = self.ask(lambda: _here(record, given, data_home), self._timeout)
             return found
         except PassedError:
             reason = f"stopped: it took more than {self._timeout:g} s"
@@ -230,7 +222,7 @@ class _Worker:
         self.end()
         if isinstance(record, Timing):
             raise RuntimeError(f"{record.title}: {reason}. What was done is saved.")
-        return record.failure(reason), {}
+        return record.failure(reason)
 
     def ask(self, function: Callable[[], Any], timeout: float | None) -> Any:
         """What a function gives in the process, which is started where there is none."""
