@@ -390,8 +390,11 @@ def problem(data: Data, K: int, seed: int, track: Track | None = None, data_home
         whole = replace(data, most=None)
         raw, X = _raw(whole, data_home)
         order = np.random.default_rng(seed).permutation(data.N)[: data.used]
-        V = _batch(whole, K, data_home) if data.used == data.N else orthonormal(batch_components(X[order], K))
-        made = Problem(X, order, data.D, V, None, raw=raw)
+        if data.used == data.N:
+            made = Problem(X, order, data.D, _batch(whole, K, data_home), None, raw=raw)
+        else:  # standardised by themselves, so that methods that centre and those that do not have the same reference
+            X = standardize(raw.X[order])
+            made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), None)
     if track is None:
         return made
     truth = made.truth if made.truth is not None and made.truth.shape[1] == K else made.V
