@@ -235,7 +235,7 @@ def board_table(mine: Sequence[Row]) -> Table:
     more = [*(["95 % bootstrap"] if trials > 1 else []), *(["Err_pop"] if population else [])]
     header = ("method", "error" if track else "Err_batch", *more, "µs per sample", "peak MiB (after the first row)")
     name = f"{Path(first.data).name}{', ' + track if track else ''}, {first.N:,} × {first.D}, {8 * first.N * first.D / 2**20:.3g} MiB"
-    return Table(f"{name}, K = {first.K}, median of {trials} trial{'s' * (trials > 1)}", header, tuple(lines))
+    return Table(f"{name}, K = {first.K}, {f'median of {trials} trials' if trials > 1 else '1 trial'}", header, tuple(lines))
 
 
 def kind_of(rows: Sequence[Row], label: str) -> str:
