@@ -79,8 +79,6 @@ class Row:
 
 COLUMNS = tuple(field.name for field in fields(Row))
 _KINDS: Mapping[str, Any] = {**dict.fromkeys(("N", "D", "K", "seed", "t"), int), "rho": float, "value": float}
-_MARK = ("key", "study", "data", "N", "D", "rho", "track", "label", "algorithm", "kind", "K", "seed")
-"""Columns that all rows of a record share."""
 
 
 # Where rows come from

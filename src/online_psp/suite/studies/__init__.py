@@ -11,8 +11,6 @@ from threadpoolctl import threadpool_limits
 from online_psp.suite.rows import machine
 from online_psp.suite.tables import Table
 
-STUDIES = ("others", "speed", "tracking", "holes", "gross", "scale", "streams", "published", "watch")
-
 
 def run_study(name: str, out: Path, command: str, **options: object) -> Iterator[Table]:
     """The tables of a study as they come; at the end they are in ``NAME.md`` in the folder, with the machine and the command."""
