@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -44,18 +44,8 @@ Jobs = Annotated[
 Out = Annotated[Path, typer.Option(help="Output folder for results, plots and the report.")]
 
 
-def whole_command(context: typer.Context) -> str:
-    """The command with every option that has a value, so that it gives the same even if defaults change."""
-    words = ["psp", context.info_name or ""]
-    for parameter in context.command.params:
-        value: Any = context.params.get(parameter.name or "")
-        if parameter.param_type_name == "argument":
-            words += [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
-        elif isinstance(value, bool):
-            words += [parameter.opts[0]] if value else parameter.secondary_opts[:1]
-        elif value is not None:
-            words += [word for one in (value if isinstance(value, list | tuple) else [value]) for word in (parameter.opts[0], str(one))]
-    return shlex.join(words)
+def _command() -> str:
+    return shlex.join(["psp", *sys.argv[1:]])
 
 
 def _find_modules_here(algorithms: Sequence[str]) -> None:
@@ -67,7 +57,6 @@ def _find_modules_here(algorithms: Sequence[str]) -> None:
 
 
 def reproduce(
-    context: typer.Context,
     figure: Annotated[Which, typer.Argument(help="Figure of the paper to reproduce.")],
     jobs: Jobs,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and sizes: all four figures in minutes.")] = False,
@@ -100,7 +89,7 @@ def reproduce(
     with _stoppable():
         scope = Scope(quick, seed, trials, tuple(map(yours, algorithm or [])))
         how = How(jobs, data_home=data_home, progress=True)
-        result = run_figures(names, out, scope=scope, how=how, command=whole_command(context))
+        result = run_figures(names, out, scope=scope, how=how, command=_command())
     console = Console()
     for verdict in result.verdicts:
         console.print(f"[bold]{verdict.outcome:>14}[/bold]  {verdict.statement}", highlight=False)
@@ -113,7 +102,6 @@ def reproduce(
 
 
 def evaluate(
-    context: typer.Context,
     data: Annotated[
         str,
         typer.Option(
@@ -165,8 +153,7 @@ def evaluate(
     wanted = [name for name in TrackName if name != "all"] if "all" in (track or []) else dict.fromkeys(track or [])
     with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
         plan = Plan(trials, epochs, seed, tuple(map(str, wanted)), builtin, family, timeout, jobs, resume)
-        command = whole_command(context)
-        result = run_evaluation(data, components, algorithm, plan=plan, out=out, data_home=data_home, progress=True, command=command)
+        result = run_evaluation(data, components, algorithm, plan=plan, out=out, data_home=data_home, progress=True, command=_command())
     console = Console()
     for table in comparison(result.rows):
         console.print(table.to_rich())
@@ -174,7 +161,6 @@ def evaluate(
 
 
 def leaderboard(
-    context: typer.Context,
     rows: Annotated[list[Path], typer.Argument(help="Result files written by psp evaluate.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("leaderboard.html"),
 ) -> None:
@@ -189,7 +175,7 @@ def leaderboard(
     from online_psp.suite.leaderboard import write_leaderboard
 
     with _stoppable():
-        page, overall, remarks = write_leaderboard(rows, output, whole_command(context))
+        page, overall, remarks = write_leaderboard(rows, output, _command())
     console = Console()
     console.print(overall.to_rich())
     for remark in remarks:
@@ -198,7 +184,6 @@ def leaderboard(
 
 
 def bench(
-    context: typer.Context,
     study: Annotated[Study, typer.Argument(help="Other libraries and algorithms, or a study of this package.")] = Study.others,
     data: Annotated[
         list[str] | None,
@@ -229,6 +214,6 @@ def bench(
     elif data or components or only or rows:
         usage("--data, --n-components, --only and --rows are for psp bench others.")
     with _stoppable("Stopped."):
-        for table in run_study(study.value, out, whole_command(context), quick=quick, **options):
+        for table in run_study(study.value, out, _command(), quick=quick, **options):
             console.print(table.to_rich())
     console.print(f"written to {out}", markup=False)
