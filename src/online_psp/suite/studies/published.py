@@ -100,7 +100,7 @@ class ImplicitKrasulina:
 
 
 def implicit_krasulina(quick: bool) -> Table:
-    """Compression loss after one pass over MNIST, as a multiple of batch PCA's; every method with a step at the best of several."""
+    """Compression loss after one pass over MNIST, as a multiple of batch PCA's; the step of each method is the best on the first rows."""
     scales = (1.0, 10.0, 100.0) if quick else (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
     source = find("mnist", most=3000 if quick else None) if locate("mnist") is not None else find("digits")
     tuned = {
@@ -115,10 +115,11 @@ def implicit_krasulina(quick: bool) -> Table:
     for K in (5, 10) if quick else (5, 10, 20, 50):
         X = np.concatenate(list(problem(source, K, 0).blocks(0, source.used)))
         least = float(np.sum(X**2) - np.sum((X @ problem(source, K, 0).V) ** 2))
-        losses = [min(_loss(method, K, X) for method in several) / least for several in tuned.values()]
+        best = [min(several, key=lambda method: _loss(method, K, X[:5000])) if several[1:] else several[0] for several in tuned.values()]
+        losses = [_loss(method, K, X) / least for method in best]
         lines.append((str(K), *(f"{loss:.4f}" for loss in losses)))
-    title = f"Implicit Krasulina's protocol on {source.source}: compression loss after one pass / batch PCA's, best of {len(scales)} steps"
-    return Table(title, ("K", *tuned), tuple(lines))
+    title = f"Implicit Krasulina's protocol on {source.source}: compression loss after one pass / batch PCA's"
+    return Table(f"{title}, best of {len(scales)} steps on the first 5,000 rows", ("K", *tuned), tuple(lines))
 
 
 def _loss(method: Method, K: int, X: Floats) -> float:
