@@ -393,8 +393,9 @@ def problem(data: Data, K: int, seed: int, track: Track | None = None, data_home
         if data.used == data.N:
             made = Problem(X, order, data.D, _batch(whole, K, data_home), None, raw=raw)
         else:  # standardised by themselves, so that methods that centre and those that do not have the same reference
-            X = standardize(raw.X[order])
-            made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), None)
+            raw = replace(raw, X=raw.X[order])
+            X = standardize(raw.X)
+            made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), None, raw=raw)
     if track is None:
         return made
     truth = made.truth if made.truth is not None and made.truth.shape[1] == K else made.V
