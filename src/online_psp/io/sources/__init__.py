@@ -9,23 +9,35 @@
 
 from __future__ import annotations
 
-from online_psp.io.sources._columns import column_list
-from online_psp.io.sources._formats import FORMATS
-from online_psp.io.sources._identity import different
-from online_psp.io.sources._names import numbered
-from online_psp.io.sources._open import open_source
-from online_psp.io.sources._source import BadRow, Block, MissingExtraError, Source, SourceError, UnknownSourceError
+from online_psp.io.sources.columns import column_list
+from online_psp.io.sources.formats import FORMATS
+from online_psp.io.sources.genes import numbered
+from online_psp.io.sources.identity import different, identity
+from online_psp.io.sources.opening import open_source
+from online_psp.io.sources.source import (
+    BadRow,
+    Block,
+    DifferentSourceError,
+    MissingExtraError,
+    Position,
+    Source,
+    SourceError,
+    UnknownSourceError,
+)
 
 __all__ = [
     "FORMATS",
     "BadRow",
     "Block",
+    "DifferentSourceError",
     "MissingExtraError",
+    "Position",
     "Source",
     "SourceError",
     "UnknownSourceError",
     "column_list",
     "different",
+    "identity",
     "numbered",
     "open_source",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._source import Chunk, Deadline, Source, SourceError, UnknownSourceError
+from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, UnknownSourceError
 
 Columns = Sequence[str | int] | str | int | None
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -227,9 +227,9 @@ def picked(source: Source, wanted: Wanted) -> Source:
     choice = choose(wanted, source.feature_names, source.features, source.name)
     names = source.feature_names
 
-    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        for chunk in source.read(start, size, deadline):
-            yield _picked(chunk, choice, source.name)
+    def read(begin: Mark) -> Iterator[Chunk]:
+        for chunk in source.read(begin):
+            yield _picked(chunk, choice)
 
     return replace(
         source,
@@ -241,7 +241,7 @@ def picked(source: Source, wanted: Wanted) -> Source:
     )
 
 
-def _picked(chunk: Chunk, choice: Choice, name: str) -> Chunk:
+def _picked(chunk: Chunk, choice: Choice) -> Chunk:
     rows = chunk.rows
     good = [at for at in range(chunk.length) if at not in chunk.bad] if chunk.bad else slice(None)
     ids, times = chunk.ids, chunk.times
@@ -252,7 +252,7 @@ def _picked(chunk: Chunk, choice: Choice, name: str) -> Chunk:
         times = np.full(chunk.length, np.nan)
         column = rows[:, [choice.time]]
         times[good] = np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
-    return Chunk(chunk.length, rows[:, choice.features], chunk.bad, ids, times)
+    return Chunk(chunk.length, rows[:, choice.features], chunk.bad, ids, times, chunk.marks)
 
 
 def _as_text(values: Any) -> Array:

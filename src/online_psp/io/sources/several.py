@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.io.sources._chunks import recut_chunks
-from online_psp.io.sources._identity import FilePrint
-from online_psp.io.sources._source import Chunk, Deadline, EmptySourceError, Source, SourceError
+from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError
 
 _COMPARED = 1 << 16  # bytes to compare at either end of files that may be copies of each other
 Open = Callable[[list[str] | None], Source]
@@ -33,43 +31,67 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
     first.warnings.extend(str(error).rstrip(".") for error in empty)
     if len(sources) == 1:
         return first
-    counts: list[int | None] = [source.total for source in sources]
-    known: list[int] = []
-    for count in counts:
-        if count is None:
-            break
-        known.append(count)
-    total = sum(known) if len(known) == len(sources) else None
+    totals = [source.total for source in sources]
+    known = [total for total in totals if total is not None]
     warnings = [*_twins(sources), *(said for source in sources for said in source.warnings)]
-    place: dict[str, Any] = {"starts": [0], "warnings": warnings}
+    told = [len(source.warnings) for source in sources]
 
-    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        return recut_chunks(_chunks(sources, counts, start, size, deadline, place), size)
+    def read(begin: Mark) -> Iterator[Chunk]:
+        at, file, inner = begin.row, begin.file, begin
+        if by_number and not begin.file:  # a row by its number
+            while file < len(known) and inner.row >= known[file]:
+                inner, file = Mark(inner.row - known[file]), file + 1
+        else:
+            inner = begin._replace(row=begin.inner)
+        for i, source in enumerate(sources[file:], file):
+            for chunk in source.read(inner):
+                yield chunk._replace(marks=_marks(chunk, i, inner.row))
+                inner = inner._replace(row=inner.row + chunk.length)
+                at += chunk.length
+            warnings.extend(source.warnings[told[i] :])
+            told[i], inner = len(source.warnings), Mark()
+
+    by_number = len(known) == len(sources) and all(source.by_number for source in sources)
+
+    def place(row: int, mark: Any) -> str:
+        source = sources[mark[0]]
+        inside = source.place(mark[1] - 1, mark) if source.place is not None else ""
+        return f"{source.name}, {inside or f'row {mark[1]}'}"
 
     return replace(
         first,
         name=name,
         read=read,
-        total=total,
-        places=lambda row: _where(sources, place["starts"], row),
+        total=sum(known) if len(known) == len(sources) else None,
+        by_number=by_number,
+        place=place,
         block=min((source.block for source in sources if source.block is not None), default=None),
         notes=[f"{len(sources)} files, from {first.name} to {sources[-1].name}", *first.notes],
         warnings=warnings,
-        prints=tuple(each for source in sources for each in source.prints),
+        files=tuple(file for source in sources for file in source.files),
         dtype=np.result_type(*(source.dtype for source in sources)),
     )
 
 
+def _marks(chunk: Chunk, file: int, before: int) -> Any:
+    """The places after the rows of a file."""
+    marks = np.zeros((chunk.length, 5), dtype=np.int64) if chunk.marks is None else chunk.marks
+    marks[:, 0], marks[:, 1] = file, before + 1 + np.arange(chunk.length)
+    return marks
+
+
 def _twins(sources: list[Source]) -> list[str]:
     """A warning if two files look like copies, as after two downloads: they have the same size, and begin and end with the same bytes."""
-    seen: dict[tuple[int, str], Source] = {}
+    seen: dict[tuple[int, bytes], Source] = {}
     sizes = Counter(_size(source) for source in sources)
     for source in sources:
         size = _size(source)
         if not size or sizes[size] < 2:
             continue
-        (file,) = source.prints
-        key = size, f"{file.digest(0, min(size, _COMPARED))} {file.digest(max(0, size - _COMPARED), size)}"
+        with source.files[0].path.open("rb") as file:
+            ends = file.read(_COMPARED)
+            file.seek(max(0, size - _COMPARED))
+            key = size, ends + file.read()
         if key in seen and seen[key].name != source.name:
             return [f"{seen[key].name} and {source.name} begin and end with the same bytes; if one is a copy, its rows count twice"]
         seen[key] = source
@@ -78,7 +100,7 @@ def _twins(sources: list[Source]) -> list[str]:
 
 def _size(source: Source) -> int | None:
     """Bytes of a local file; None for other sources."""
-    return source.prints[0].size() if len(source.prints) == 1 and isinstance(source.prints[0], FilePrint) else None
+    return source.files[0].size if len(source.files) == 1 and source.files[0].path is not None else None
 
 
 def _like(opener: Open, first: Source) -> Source:
@@ -99,42 +121,3 @@ def _like(opener: Open, first: Source) -> Source:
     if found.features != first.features:
         raise SourceError(f"{found.name} has {found.features} columns, and {first.name} has {first.features}: they are not one table.")
     return found
-
-
-def _chunks(
-    sources: list[Source], counts: list[int | None], start: int, size: int, deadline: Deadline | None, place: dict[str, Any]
-) -> Iterator[Chunk]:
-    """Chunks of each file in turn, without the first `start` rows; the rows of skipped files are counted, not parsed."""
-    at = 0
-    starts: list[int] = []
-    place["starts"] = starts
-    for i, source in enumerate(sources):
-        starts.append(at)
-        begin = max(0, start - at)
-        if begin and counts[i] is None:
-            counts[i] = _count(source)
-        count = counts[i]
-        if count is not None and begin and count <= begin:
-            at += count
-            continue
-        seen, told = begin, len(source.warnings)
-        for chunk in source.read(begin, size, deadline):
-            seen += chunk.length
-            yield chunk
-        place["warnings"].extend(source.warnings[told:])
-        at += seen
-        if counts[i] is None:
-            counts[i] = seen
-
-
-def _count(source: Source) -> int:
-    return source.count() if source.count is not None else sum(chunk.length for chunk in source.read(0, 8192, None))
-
-
-def _where(sources: list[Source], starts: list[int], row: int) -> str:
-    """The file of a row (from 0), its number there, and its line."""
-    for source, start in zip(reversed(sources[: len(starts)]), reversed(starts), strict=True):
-        if row >= start:
-            inner = source.places(row - start) if source.places is not None else ""
-            return f"{source.name}, {inner or f'row {row - start + 1}'}"
-    return ""

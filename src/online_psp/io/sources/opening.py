@@ -1,4 +1,4 @@
-"""Opens sources: files, folders, patterns, archives, URLs, objects."""
+"""Opens sources: files, folders, patterns, archives, URLs, pipes, objects."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike
 
-from online_psp.io.sources._columns import Columns, Wanted, picked
-from online_psp.io.sources._contents import ending_by_content, ending_by_head, refuse_array
-from online_psp.io.sources._formats import FORMATS, OF_TEXT, SAY_LITTLE, check_copies, one_kind, suffix_by_content, suffix_of
-from online_psp.io.sources._images import SUFFIXES as PICTURES
-from online_psp.io.sources._images import open_images
-from online_psp.io.sources._jsonl import open_jsonl
-from online_psp.io.sources._matrix_market import is_ten_x_folder
-from online_psp.io.sources._memory import open_object
-from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import (
+from online_psp.io.sources.columns import Columns, Wanted
+from online_psp.io.sources.formats import FORMATS, JSON, RAW, TEXT, ZARR, Format, by_content, by_head, by_name, one_kind
+from online_psp.io.sources.json_lines import open_json_lines
+from online_psp.io.sources.matrix_market import is_ten_x_folder
+from online_psp.io.sources.memory import open_object
+from online_psp.io.sources.options import Options, TextOptions
+from online_psp.io.sources.pictures import SUFFIXES as PICTURES
+from online_psp.io.sources.pictures import open_pictures
+from online_psp.io.sources.places import (
     Place,
+    check_copies,
     expand,
     files_in,
     in_zip,
@@ -37,19 +37,9 @@ from online_psp.io.sources._places import (
     split_member,
     zip_members,
 )
-from online_psp.io.sources._raw import open_raw_stream
-from online_psp.io.sources._several import open_several
-from online_psp.io.sources._sniff import TextOptions
-from online_psp.io.sources._source import Source, SourceError, UnknownSourceError, default_max_memory, reason
-from online_psp.io.sources._text import Feed, open_text
-from online_psp.io.sources._zarr import open_zarr
-
-_OF_USE = {
-    "excel": ("header", "decimal", "thousands", "na_values", "skip_rows", "keep_index"),
-    "jsonl": ("header", "decimal", "thousands", "na_values", "encoding", "keep_index"),
-    **dict.fromkeys(("parquet", "arrow"), ("na_values", "keep_index")),
-}
-"""Options for text that other kinds of sources have a use for."""
+from online_psp.io.sources.several import open_several
+from online_psp.io.sources.source import Source, SourceError, UnknownSourceError, default_max_memory, reason
+from online_psp.io.sources.text import Feed, open_text
 
 
 def open_source(
@@ -71,7 +61,6 @@ def open_source(
     time_column: str | int | None = None,
     keep_index: bool | None = None,
     missing: str = "error",
-    final: bool | None = None,
     grey: bool = False,
     max_memory: int | None = None,
 ) -> Source:
@@ -88,7 +77,7 @@ def open_source(
         Working precision, float32 or float64; by default float32 data stays float32 and everything else becomes float64. For raw binary
         data, its dtype.
     features : int, optional
-        Number of values per row of raw binary data. If given, standard input is read as raw binary, otherwise as text.
+        Number of values per row of a raw binary file.
     columns, exclude : names, numbers (from 0), ranges ("3-7") or patterns ("gene_*"), optional
         Columns to learn from, or to leave out.
     header : bool, optional
@@ -106,8 +95,6 @@ def open_source(
         Whether to learn an unnamed first column of row numbers; it is left out by default.
     missing : {"error", "keep"}
         "keep" leaves missing values in the rows, as NaN.
-    final : bool, optional
-        Whether a last line without a line end is a row. By default it is, unless the file changes while it is read.
     grey : bool
         Whether to turn colour pictures into grey ones.
     max_memory : int, optional
@@ -131,11 +118,9 @@ def open_source(
     missing_texts = [na_values] if isinstance(na_values, str) else na_values
     text = TextOptions(header, delimiter, decimal, missing_texts, comment, skip_rows, encoding, keep_index, thousands)
     wanted = Wanted(columns, exclude, ids, time_column)
-    options = Options(dtype, features, wanted, text, None, missing, final, grey, max_memory or default_max_memory())
+    options = Options(dtype, features, wanted, text, None, missing, grey, max_memory or default_max_memory())
     try:
-        found = _open(source, options)
-        found.warnings.extend(_without_effect(found, options.text))
-        return found
+        return _open(source, options)
     except SourceError:
         raise
     except MemoryError:
@@ -146,13 +131,6 @@ def open_source(
         if isinstance(source, str | os.PathLike | list | tuple):  # a library has failed on a damaged file
             raise SourceError(f"{_shown(source)} cannot be read ({type(error).__name__}: {reason(error)}).") from error
         raise
-
-
-def _without_effect(source: Source, given: TextOptions) -> list[str]:
-    """Warnings of options for text that the reader of another kind of file does not look at."""
-    idle = [] if source.kind == "text" else [name for name, value in given._asdict().items() if value not in (None, 0, [])]
-    names = [name for name in idle if name not in _OF_USE.get(source.kind, ("na_values",))]
-    return [f"{name} is for text, and has no effect on {source.name}" for name in names]
 
 
 def _shown(source: Any) -> str:
@@ -190,7 +168,12 @@ def _open(source: Any, options: Options) -> Source:
 def _open_standard_input(options: Options) -> Source:
     if sys.stdin is None:
         raise UnknownSourceError("Standard input is closed, so there is nothing to read from it.")
-    return _open_stream(sys.stdin.buffer, "standard input", options)
+    stream: Any = sys.stdin.buffer
+    try:  # without Python's buffer, on which a thread that waits would keep the lock
+        stream = open(stream.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
+    except (OSError, AttributeError):  # it has been replaced by an object
+        pass
+    return _open_stream(stream, "standard input", options)
 
 
 def _open_name(name: str, options: Options) -> Source:
@@ -252,79 +235,66 @@ def _with_columns(source: Any, options: Options, names: list[str] | None) -> Sou
 def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
     """Open standard input, or a named pipe such as ``<(zcat x.csv.gz)``."""
     if options.features is not None:
-        return picked(open_raw_stream(stream, name, options), options.wanted)
-    feed = Feed(name, stream=stream)
-    first = next((piece for piece in _peeked(feed)), b"")
-    ending = ending_by_head(first, name)
-    if first.lstrip()[:1] in (b"{", b"["):
-        refuse_array(first, name)
-        return open_jsonl(feed, options)
-    if ending == ".mtx":
-        raise UnknownSourceError(f"{name} is in Matrix Market format, which cannot be read from a pipe: give the file itself.")
-    if ending not in (None, ".txt"):
+        raise UnknownSourceError(f"Raw binary is read from files; write {name} to one, or give text or JSON lines.")
+    place = Place(name, lambda: stream, once=True)
+    clear: Any = place.clear()
+    feed = Feed(place, clear)
+    feed.seen = clear.read1(1 << 16)
+    found = by_head(feed.seen, name) if feed.seen else TEXT
+    if isinstance(found, str) or (found is not None and not found.pipe):
+        what = found if isinstance(found, str) else found.name
         raise UnknownSourceError(
-            f"{name} gives a binary file ({ending}), which must be searched: give the file itself, or raw rows with "
-            "--set features=… and --set dtype=…."
+            f"{name} gives a file of a kind that must be searched ({what}), which a pipe cannot be: give the file itself."
         )
-    return open_text(feed, options, ",")
-
-
-def _peeked(feed: Feed) -> list[bytes]:
-    """The first piece of a stream; it is put back, to be read again."""
-    for piece in feed.clear():
-        if piece:
-            feed.seen.insert(0, piece)
-            return [piece]
-    return []
+    return open_json_lines(feed, options) if found is JSON else open_text(feed, options, ",")
 
 
 def _open_places(places: list[Place], options: Options, name: str) -> Source:
     if len(places) == 1:
         return _open_place(places[0], options)
     check_copies([place.name for place in places], name)
-    if all(Path(place.short).suffix.lower() in PICTURES for place in places) and all(place.path is not None for place in places):
-        paths = [place.path for place in places if place.path is not None]
-        return open_images(paths, options, name, Path(os.path.commonpath([path.parent for path in paths])))
+    if all(Path(place.short).suffix.lower() in PICTURES and place.path is not None for place in places):
+        return open_pictures(places, options, name, Path(os.path.commonpath([place.path.parent for place in places if place.path])))
     return _open_files(places, options, name)
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    named = ".zip" if place.name.lower().endswith(".zip") else suffix_of(place.short)
+    if place.remote is not None and place.short.lower().endswith(".zarr"):
+        return ZARR.open(place, options)
+    named = by_name(place.short)
+    found: Format | str | None = named
     if options.features is not None:
-        if named not in (*SAY_LITTLE, ".zip"):
+        if named not in (None, RAW) and not place.short.lower().endswith(".zip"):
             raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
-        named = named or ".bin"
-    suffix = suffix_by_content(place, named) if options.features is None else named
-    if suffix == ".zip":
+        found = by_content(place) if place.short.lower().endswith(".zip") else RAW
+    elif named in (None, RAW, TEXT):
+        looked = by_content(place)
+        if looked is not None and not (looked in (TEXT, JSON) and named is not None and not place.short.lower().endswith(".dat")):
+            found = looked
+    if found == "zip":
         return _open_zip(place, options)
-    if suffix is None:
+    if not isinstance(found, Format):
         if Path(place.short).suffix.lower() in PICTURES:
             raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
         raise UnknownSourceError(
-            f"{place.name} is of no known kind, by name or first bytes: text, JSON lines, Excel, NumPy, Parquet, Arrow, HDF5, Zarr, "
-            "Matrix Market, MATLAB and pictures can be read; for raw binary give --set features=… and --set dtype=…."
+            f"{place.name} is of no known kind, by name or first bytes: {', '.join(each.name for each in FORMATS)} and pictures can be "
+            "read; for raw binary give --features and --dtype."
         )
-    if options.member is not None and suffix not in (".npz", ".h5", ".hdf5", ".hdf", ".h5ad", ".zarr", ".xlsx", ".xlsm", ".mat"):
+    if options.member is not None and not found.member:
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
-    if suffix == named:
-        return _open_as_named(place, suffix, options)
-    found = FORMATS[suffix](place, options)
-    found.notes.append(f"read as {'text' if suffix == '.txt' else suffix}, by its first bytes")
-    return found
-
-
-def _open_as_named(place: Place, suffix: str, options: Options) -> Source:
     try:
-        return FORMATS[suffix](place, options)
+        source = found.open(place, options)
     except UnknownSourceError:
         raise
     except SourceError:
-        wrong = (
-            suffix not in (*OF_TEXT, *SAY_LITTLE, ".jsonl", ".ndjson", ".json", ".mtx") and place.path is not None and place.path.is_file()
-        )
-        if wrong and ending_by_content(place) in (".txt", ".json"):
+        if named is found and found.magic and place.path is not None and place.path.is_file() and by_content(place) in (TEXT, JSON):
             raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
         raise
+    if found is not named:
+        source.notes.append(f"read as {found.name}, by its first bytes")
+    idle = [name for name, value in options.text._asdict().items() if value not in (None, 0, []) and name not in found.heeds]
+    source.warnings.extend(f"--{name.replace('_', '-')} is for text, and has no effect on {source.name}" for name in idle)
+    return source
 
 
 def _open_zip(place: Place, options: Options) -> Source:
@@ -334,27 +304,25 @@ def _open_zip(place: Place, options: Options) -> Source:
         raise UnknownSourceError(
             f"{place.name} has no file {member!r}; it has {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
         )
-    chosen = [member] if member is not None else one_kind(members, place.name)[0]
+    chosen = [member] if member is not None else one_kind(members, place.name, archive=True)[0]
     return _open_places([in_zip(place, each) for each in chosen], replace(options, member=None), place.name)
 
 
 def _open_folder(path: Path, options: Options) -> Source:
     if path.name.lower().endswith(".zarr") or any((path / mark).exists() for mark in ("zarr.json", ".zarray", ".zgroup")):
-        place = Place(str(path), lambda: path.open("rb"), None, path)
-        return open_zarr(place, options)
+        return ZARR.open(Place(str(path), lambda: path.open("rb"), path), options)
     files = files_in(path)
     if (matrix := is_ten_x_folder(path)) is not None:
         return _open_place(local(matrix), options)
     relative = [file.relative_to(path).as_posix() for file in files]
-    chosen, kind, others = one_kind(relative, str(path))
+    chosen, kind, others = one_kind(relative, str(path), archive=False)
     chosen = sorted(chosen, key=natural_key)
     check_copies(chosen, str(path))
+    places = [local(path / each) for each in chosen]
     if kind == "picture":
-        found = open_images([path / each for each in chosen], options, str(path), path)
-    elif len(chosen) == 1:
-        found = _open_place(local(path / chosen[0]), options)
+        found = open_pictures(places, options, str(path), path)
     else:
-        found = _open_files([local(path / each) for each in chosen], options, str(path))
+        found = _open_place(places[0], options) if len(places) == 1 else _open_files(places, options, str(path))
     if others:
         found.notes.append(f"{others} other file{'s' if others != 1 else ''} in {path} left out")
     return found

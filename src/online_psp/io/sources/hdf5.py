@@ -8,42 +8,60 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csc_array
 
-from online_psp.io.sources._chunks import ahead
-from online_psp.io.sources._names import frame_names, genes_of, labelled, labels_of
-from online_psp.io.sources._numpy import as_table, table_source
-from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place
-from online_psp.io.sources._source import MissingExtraError, Reader, Source, SourceError, UnknownSourceError, reason, sliced
-from online_psp.io.sources._sparse import is_sparse_group, open_sparse_group
+from online_psp.io.sources.arrays import as_table, choose_table
+from online_psp.io.sources.genes import frame_names, genes_of, labelled, labels_of
+from online_psp.io.sources.options import Options
+from online_psp.io.sources.places import Place
+from online_psp.io.sources.source import (
+    PIECE_BYTES,
+    MissingExtraError,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    reason,
+    sliced,
+    working_dtype,
+)
+from online_psp.io.sources.sparse import is_sparse_group, open_sparse, open_sparse_group, reading
 
 
-def open_hdf5(place: Place, options: Options) -> Source:
-    """Open ``file.h5::/dataset``, or the only table in the file; a group with the arrays of a sparse matrix is a table too."""
+def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Source:
+    """Open ``file.h5::/dataset``, or the only table in the file; a group with the arrays of a sparse matrix is a table too.
+
+    Parameters
+    ----------
+    by_columns : bool
+        Whether it is a file of MATLAB 7.3, where columns come one after the other.
+    """
     try:
         import h5py
     except ImportError:
         raise MissingExtraError(f"Reading {place.name} needs h5py: pip install 'online-psp[hdf5]'.") from None
+    tables: dict[str, tuple[int, ...]] = {}
+    records: list[str] = []
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group):
+            if is_sparse_group(item) or "MATLAB_sparse" in item.attrs:
+                tables[name] = (0, 0)
+        elif item.dtype.names:
+            records.append(name)
+        elif len(item.shape or ()) == 2 and not (by_columns and (name.startswith("#") or item.attrs.get("MATLAB_class") == b"char")):
+            tables[name] = item.shape
+
     try:
         file = h5py.File(place.path if place.path is not None else place.open(), "r")
-        tables: list[str] = []
-        records: list[str] = []
-
-        def look(name: str, item: Any) -> None:
-            if getattr(getattr(item, "dtype", None), "names", None) and not isinstance(item, h5py.Group):
-                records.append(f"/{name}")
-            if is_sparse_group(item) if isinstance(item, h5py.Group) else len(item.shape or ()) == 2:
-                tables.append(f"/{name}")
-
         file.visititems(look)
-        default = "/X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
+        default = "X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
     except (KeyboardInterrupt, SourceError):
         raise
     except Exception as error:  # h5py may raise anything for a damaged file
         raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
     if options.member is None and default is None:
-        _refuse_frames(file, place.name, tables, records)
-    return from_group(file, place.name, tables, options, default)
+        _refuse_frames(file, place.name, list(tables), records)
+    return replace(from_group(file, place.name, tables, options, default, by_columns), files=(place,))
 
 
 def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) -> None:
@@ -55,30 +73,30 @@ def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) 
             f"(pandas.read_hdf({path!r}).to_parquet)."
         )
     if records and not tables:
-        raise UnknownSourceError(f"{path}::{records[0]} has records, not a table of numbers: write them as a table, or as Parquet.")
+        raise UnknownSourceError(f"{path}::/{records[0]} has records, not a table of numbers: write them as a table, or as Parquet.")
 
 
-def from_group(group: Any, path: str, tables: list[str], options: Options, default: str | None) -> Source:
+def from_group(
+    group: Any, path: str, tables: dict[str, tuple[int, ...]], options: Options, default: str | None, by_columns: bool = False
+) -> Source:
     """Open the table that was asked for, in an open HDF5 file or Zarr group."""
     member = options.member or default
-    if member is None:
-        if not tables:
-            raise UnknownSourceError(f"{path} has no table of numbers: a data set of two dimensions, or a sparse matrix, is one.")
-        if len(tables) > 1:
-            listed = ", ".join(sorted(tables)[:12])
-            raise UnknownSourceError(f"{path} has {len(tables)} tables ({listed}); name the one to read: {path}::NAME.")
-        member = tables[0]
-    inner = member.strip("/")
+    inner = member.strip("/") if member is not None else choose_table(path, tables, None, "array")
     has = ", ".join(sorted(tables)[:12]) or "no tables"
     try:
         array = group[inner]
     except KeyError:
         raise UnknownSourceError(f"{path} has no array {member!r}; it has {has}.") from None
     except Exception as error:
-        raise SourceError(f"{path}::{member} cannot be opened ({reason(error)}).") from None
+        raise SourceError(f"{path}::{inner} cannot be opened ({reason(error)}).") from None
     name = f"{path}::/{inner}"
     if hasattr(array, "shape"):
-        found = _array_source(array, name, options)
+        found = _array_source(array, name, options, by_columns)
+    elif "MATLAB_sparse" in array.attrs:
+        with reading(name):
+            rows, starts = array["ir"][:] if "ir" in array else np.zeros(0, int), array["jc"][:]
+            values = array["data"][:] if "data" in array else np.zeros(0)
+            found = open_sparse(csc_array((values, rows, starts), (int(array.attrs["MATLAB_sparse"]), len(starts) - 1)), options, name)
     elif is_sparse_group(array):
         for part in ("data", "indices", "indptr"):
             if hasattr(array.get(part), "shape"):
@@ -92,34 +110,31 @@ def from_group(group: Any, path: str, tables: list[str], options: Options, defau
     return labelled(found, labels_of(group, array, inner, found.total or 0), options)
 
 
-def _array_source(array: Any, name: str, options: Options) -> Source:
+def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> Source:
     try:
-        table, shape = as_table(_Flat(array), name)
+        shape = tuple(array.shape or ())
+        (total, features), picture = as_table(shape[::-1] if by_columns else shape, name)
+        table, chunks = _Flat(array, (total, features), by_columns), getattr(array, "chunks", None)
         warnings = check_storage(array, name, options)
-        found = table_source(table, shape, _ahead(sliced(table, int(table.shape[0])), options.max_memory), name, "table", options)
+        together = int(chunks[-1 if by_columns else 0]) if chunks else 1
+        step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
+        working = working_dtype(table.dtype, options.dtype, name)
     except SourceError:
         raise
     except Exception as error:
         raise SourceError(f"{name} cannot be read ({reason(error)}).") from None
-    return replace(found, warnings=warnings)
-
-
-def _ahead(read: Reader, max_memory: int) -> Reader:
-    return lambda start, size, deadline: ahead(read(start, size, deadline), max_memory)
+    read = sliced(table, total, step)
+    return Source(name, features, working, read, total, image_shape=picture, warnings=warnings, kind="table", **options.common())
 
 
 class _Flat:
     """A stored array as a table; rows that are pictures are flattened."""
 
-    def __init__(self, array: Any, rows: tuple[int, int] | None = None) -> None:
-        self.array, self.dtype = array, np.dtype(array.dtype)
-        self.shape: Any = rows or tuple(array.shape or ())
+    def __init__(self, array: Any, shape: tuple[int, int], by_columns: bool) -> None:
+        self.array, self.shape, self.by_columns, self.dtype = array, shape, by_columns, np.dtype(array.dtype)
 
-    def reshape(self, *shape: int) -> _Flat:
-        return _Flat(self.array, (self.shape[0], int(np.prod(self.shape[1:]))))
-
-    def __getitem__(self, part: Any) -> Any:
-        found = np.asarray(self.array[part])
+    def __getitem__(self, part: slice) -> Any:
+        found = np.asarray(self.array[..., part]).T if self.by_columns else np.asarray(self.array[part])
         return found.reshape(len(found), -1)
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._identity import RowsPrint
-from online_psp.io.sources._numpy import npy_header, rows_of
-from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place, archived
-from online_psp.io.sources._source import (
+from online_psp.io.sources.arrays import npy_header
+from online_psp.io.sources.options import Options
+from online_psp.io.sources.places import Place, in_zip
+from online_psp.io.sources.source import (
     BLOCK_ENTRIES,
     FEWEST_ROWS,
     MOST_ROWS,
     Chunk,
-    Deadline,
+    Mark,
     Source,
     SourceError,
     check_shape,
@@ -47,24 +47,19 @@ Opened = Callable[[], AbstractContextManager[Parts]]
 """Opens the arrays for one pass over them."""
 
 
-def sparse_source(opened: Opened, shape: Any, options: Options, name: str) -> Source:
+def sparse_source(opened: Opened, shape: Any, options: Options, name: str, files: tuple[Place, ...] = ()) -> Source:
     """A source of rows stored one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
     total, features = check_shape(whole_numbers(shape, name), name)
     with reading(name), opened() as parts:
         working = working_dtype(parts.data.dtype, options.dtype, name)
         block = _check(parts, total, name)
-        entries = int(parts.data.shape[0])
 
-    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
+    def read(begin: Mark) -> Iterator[Chunk]:
         with opened() as parts:
-            for at in range(start, total, size):
-                yield _chunk(parts, (at, min(at + size, total)), features, working, name, options)
+            for at in range(begin.row, total, block):
+                yield _chunk(parts, (at, min(at + block, total)), features, working, name, options)
 
-    row_bytes = 12 * entries // max(1, total)
-    return Source(
-        name, features, working, read, total, block=block, kind="sparse", prints=(RowsPrint(name, total, row_bytes, rows_of(read)),),
-        schema=options.schema(), **options.common(),
-    )  # fmt: skip
+    return Source(name, features, working, read, total, block=block, kind="sparse", files=files, **options.common())
 
 
 def open_sparse(matrix: Any, options: Options, name: str) -> Source:
@@ -88,8 +83,7 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
         with reading(place.name), place.open() as file, zipfile.ZipFile(file) as archive:
             if any(archive.getinfo(f"{part}.npy").file_size > 1 << 16 for part in ("format", "shape")):
                 raise damaged(place.name, "its format and shape are not those of one")
-            kind = np.lib.format.read_array(archive.open("format.npy"), allow_pickle=False)
-            shape = np.lib.format.read_array(archive.open("shape.npy"), allow_pickle=False)
+            kind, shape = (np.lib.format.read_array(archive.open(f"{part}.npy"), allow_pickle=False) for part in ("format", "shape"))
             unpacked = sum(archive.getinfo(f"{part}.npy").file_size for part in names)
         layout = kind.item().decode("ascii", "replace") if kind.dtype.kind == "S" and kind.ndim == 0 else str(kind)
         missing = [each for each in _PARTS if each not in names] if layout in ("csr", "csc", "bsr") else []
@@ -101,17 +95,17 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
         options.check(3 * unpacked + _pointer_bytes(shape, place.name), "the matrix, which is read as a whole,", place.name)
         with reading(place.name), place.open() as file:
             matrix = load_npz(file)
-        return open_sparse(matrix, options, place.name)
+        return replace(open_sparse(matrix, options, place.name), files=(place,))
 
     @contextmanager
     def opened() -> Iterator[Parts]:
         with (
             ExitStack() as files
         ):  # one each: Python 3.12 mixes up the places of uncompressed members of one archive (python/cpython#127847)
-            members = [files.enter_context(archived(place.open(), f"{part}.npy")) for part in _PARTS]
+            members = [files.enter_context(in_zip(place, f"{part}.npy").open()) for part in _PARTS]
             yield Parts(*(_Packed(member, f"{place.name}::{part}") for member, part in zip(members, _PARTS, strict=True)))
 
-    return sparse_source(opened, shape, options, place.name)
+    return sparse_source(opened, shape, options, place.name, (place,))
 
 
 def _pointer_bytes(shape: Any, name: str) -> int:
@@ -124,8 +118,7 @@ class _Packed:
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.file, self.name = file, name
-        self.shape, _, self.dtype = npy_header(file, name)
-        self.first = file.tell()
+        self.shape, self.dtype, self.first, _ = npy_header(file, name)
 
     def __getitem__(self, part: slice) -> Array:
         wanted = (part.stop - part.start) * self.dtype.itemsize

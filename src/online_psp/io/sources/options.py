@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from online_psp.io.sources._columns import Wanted, listed
-from online_psp.io.sources._numerals import is_number, number
-from online_psp.io.sources._sniff import TextOptions
-from online_psp.io.sources._source import SourceError, default_max_memory, megabytes
+from online_psp.io.sources.columns import Wanted, listed
+from online_psp.io.sources.numerals import is_number, number
+from online_psp.io.sources.source import SourceError, default_max_memory, megabytes
+
+
+class TextOptions(NamedTuple):
+    """The user's options about text; those that are None are detected."""
+
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    na_values: Sequence[str] | None = None
+    comment: str | None = None
+    skip_rows: int | None = None
+    encoding: str | None = None
+    keep_index: bool | None = None
+    thousands: str | None = None
 
 
 @dataclass(frozen=True)
@@ -21,7 +35,6 @@ class Options:
     text: TextOptions = field(default_factory=TextOptions)
     member: str | None = None
     missing: str = "error"
-    final: bool | None = None
     grey: bool = False
     max_memory: int = field(default_factory=default_max_memory)
 
@@ -33,17 +46,13 @@ class Options:
                 "allow more (--set max_memory=…) if the file is to be trusted."
             )
 
-    def schema(self) -> dict[str, Any]:
-        """The options that must be the same in a resumed run."""
-        wanted = {key: listed(value) for key, value in self.wanted._asdict().items()}
-        said = {"columns": wanted["columns"], "exclude": wanted["exclude"], "ids": wanted["ids"], "time_column": self.wanted.time_column}
-        return {**said, "na_values": sorted(self.text.na_values or ())}
-
-    def common(self) -> dict[str, Any]:
-        """Keyword arguments that every Source takes from the options."""
+    def common(self, **schema: Any) -> dict[str, Any]:
+        """Keyword arguments that every Source takes from the options; `schema` is what else must be the same in a resumed run."""
         given = self.text.na_values or ()
+        said = {key: listed(getattr(self.wanted, key)) for key in ("columns", "exclude", "ids")}
         return {
             "missing": self.missing,
             "max_memory": self.max_memory,
             "na_numbers": tuple(number(text) for text in given if is_number(text)),
+            "schema": {**said, "time_column": self.wanted.time_column, "na_values": sorted(given), **schema},
         }

@@ -13,48 +13,24 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from online_psp.io.sources._header import MOST_LEAD, Kinds, find_top, modal_width, row_numbers
-from online_psp.io.sources._numerals import (
-    NA,
-    THOUSANDS,
-    Signs,
-    advice,
-    have_units,
-    is_decimal_comma,
-    is_number,
-    may_be_number,
-    number,
-    signs_of,
-    unit_of,
-)
-from online_psp.io.sources._source import EmptySourceError, SourceError, UnknownSourceError
-from online_psp.io.sources._suspects import may_be_suspect, suspicion
+from online_psp.engine.types import Array
+from online_psp.io.sources.header import MOST_LEAD, Kinds, find_top, modal_width, row_numbers
+from online_psp.io.sources.numerals import NA, THOUSANDS, Signs, is_decimal_comma, is_number, may_be_number, number, signs_of
+from online_psp.io.sources.options import TextOptions
+from online_psp.io.sources.source import EmptySourceError, SourceError, UnknownSourceError
+from online_psp.io.sources.suspects import doubts
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
 _SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
-COMMENTS = ("#", "%")
+_COMMENTS = ("#", "%")
 _PREFIX, _CELLS = 20_000, 1000  # characters, and cells, of a line to look at to find its delimiter
+_LONG = 1000  # bytes per line from which it is faster to search for each line end by itself
 _Line = tuple[range, list[str]]  # the lines of the file that it spans, and its cells
-
-
-class TextOptions(NamedTuple):
-    """The user's options about text; those that are None are detected."""
-
-    header: bool | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    na_values: Sequence[str] | None = None
-    comment: str | None = None
-    skip_rows: int | None = None
-    encoding: str | None = None
-    keep_index: bool | None = None
-    thousands: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +40,6 @@ class Dialect:
     delimiter: str
     signs: Signs = field(default_factory=Signs)
     comment: str | None = None
-    encoding: str = "utf-8"
     lead: int = 0
     """Number of lines before the first row, including the one with the names."""
     width: int = 1
@@ -76,19 +51,59 @@ class Dialect:
     """Columns that are not data: row numbers, labels, an empty last one."""
     text: dict[int, str] = field(default_factory=dict)
     """Columns that have no number in any of the first rows, with an example of each."""
-    empty: tuple[int, ...] = ()
-    """Columns that are empty in all of the first rows."""
-    looked_at: int = 0
-    """Number of rows that these findings are based on."""
-    suspects: dict[int, str] = field(default_factory=dict)
-    """Columns that look like row numbers, times or labels, not features, with the reason."""
-    units: tuple[int, ...] = ()
-    """Columns of text that are numbers with a unit."""
-    odd: dict[int, str] = field(default_factory=dict)
-    """Columns of text that are numbers written in a way that cannot be read, with what to do about it."""
     na: frozenset[str] = NA
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list, repr=False)
+    """The first rows."""
+
+    def column(self, at: int) -> str:
+        """A column as messages name it: by its number from 0, as options do, and its name."""
+        return f"column {at}" + (f" ({self.names[at]!r})" if self.names and at < len(self.names) and self.names[at] else "")
+
+    def doubts(self, features: Sequence[int]) -> list[str]:
+        """Warnings about columns that look like row numbers or labels, and about empty ones."""
+
+        def values(at: int) -> Array | None:
+            few = all(is_number(row[at], self.signs) for row in self.rows[:3])  # for most columns, three rows are enough
+            if not few or not all(is_number(row[at], self.signs) for row in self.rows):
+                return None
+            return np.array([number(row[at], self.signs) for row in self.rows])
+
+        empty = [at for at in features if len(self.rows) > 1 and all(row[at] in self.na for row in self.rows)]
+        return [
+            *doubts(((at, self.names[at] if self.names else None) for at in features if at not in empty), values),
+            *(f"{self.column(at)} is empty in all of the first {len(self.rows)} rows (--exclude {at} to leave it out)" for at in empty[:3]),
+        ]
+
+
+def newlines(text: bytes) -> Array:
+    """Positions of line ends. If lines are long, the search of the C library is used, which is many times faster."""
+    if text.count(b"\n", 0, 1 << 16) * _LONG > min(len(text), 1 << 16):
+        return np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
+    found, at = [], text.find(b"\n")
+    while at >= 0:
+        found.append(at)
+        at = text.find(b"\n", at + 1)
+    return np.array(found, dtype=np.int64)
+
+
+def row_ends(text: bytes, delimiters: bytes) -> Array:
+    """Positions of the line ends at which rows end: not those inside quoted cells.
+
+    A quotation mark opens a cell at its beginning only; in the middle, as in 5", it is an ordinary character. A cell that is never closed
+    goes on to the end of the text.
+    """
+    ends = newlines(text)
+    if b'"' not in text:
+        return ends
+    quoted = re.compile(rb'(?:\A|[\n%s]) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)' % re.escape(delimiters))
+    inside = [span for found in quoted.finditer(text) if text.find(b"\n", *(span := (found.start() + 1, found.end()))) >= 0]
+    keep = np.ones(len(ends), dtype=bool)
+    for start, stop in inside:
+        first, last = np.searchsorted(ends, (start, stop))
+        keep[first:last] = False
+    return ends[keep]
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -101,20 +116,12 @@ def split(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in next(reader, [""])]
 
 
-def logical_lines(text: str) -> list[str]:
-    """Split text into lines; lines of a quoted cell count as one. A quotation mark inside a cell, as in 5", is an ordinary character."""
-    lines = text.split("\n")
-    opening = [found.start() for found in re.finditer('"', text)][::2]
-    if not opening:
-        return lines
-    if any(at and text[at - 1] not in ',;\t| "\n' for at in opening):
-        return lines
-    found: list[str] = []
-    inside = False
-    for line in lines:
-        found[-1:] = [f"{found[-1]}\n{line}"] if inside else [*found[-1:], line]
-        inside ^= line.count('"') % 2 == 1
-    return found
+def logical_lines(text: bytes) -> list[str]:
+    """Lines of the beginning of a text; those of a quoted cell count as one, and what may be cut off comes last."""
+    ends = [int(end) for end in row_ends(text, b",;\t|")]
+    found = [text[start:end] for start, end in itertools.pairwise([0, *(end + 1 for end in ends)])]
+    found.append(text[ends[-1] + 1 if ends else 0 :])
+    return [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace").replace("\ufeff", "") for line in found]
 
 
 def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tuple[str, str | None]:
@@ -170,7 +177,7 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
     if options.skip_rows is None and re.fullmatch(r"sep=.", lines[0].strip(), re.IGNORECASE):
         skip, delimiter = 1, delimiter or lines[0].strip()[4]
     comment = _comment(lines[skip:], options.comment)
-    numbered = [(at, line) for at, line in placed(lines, skip) if line.strip() and not (comment and line.lstrip().startswith(comment))]
+    numbered = [(at, line) for at, line in _placed(lines, skip) if line.strip() and not (comment and line.lstrip().startswith(comment))]
     if not numbered:
         raise SourceError(f"{name} has only comments in its first {len(lines)} lines.")
     if delimiter is None:
@@ -190,15 +197,13 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
             )
         if passed:
             notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--set skip_rows=…)")
-    warnings: list[str] = []
-    signs = _signs([cells for _, cells in table], delimiter, options, name, warnings)
-    na = NA | frozenset(options.na_values or ())
-    before = next((line for at, line in reversed(placed(lines, 0)) if at.stop == table[0][0].start), "") if options.header is None else ""
+    signs = _signs([cells for _, cells in table], delimiter, options, name)
+    before = next((line for at, line in reversed(_placed(lines, 0)) if at.stop == table[0][0].start), "") if options.header is None else ""
     above = _names_in_comment(before, comment, delimiter, len(table[0][1]))
-    return _described(table, options, Dialect(delimiter, signs, comment, na=na, notes=notes, warnings=warnings), above)
+    return _described(table, options, Dialect(delimiter, signs, comment, na=NA | frozenset(options.na_values or ()), notes=notes), above)
 
 
-def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: str, warnings: list[str]) -> Signs:
+def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: str) -> Signs:
     """How numbers are written, by the options or by the first cells."""
     decimal, thousands = options.decimal, options.thousands
     if decimal not in (None, ".", ","):
@@ -209,11 +214,10 @@ def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: st
         raise UnknownSourceError(f"The decimal sign and the sign between thousands are both {decimal!r}.")
     if decimal == delimiter == "," and options.delimiter is not None:
         raise UnknownSourceError("The delimiter and the decimal sign are both a comma.")
-    between = delimiter if any(len(cells) > 1 for cells in rows) else ""
-    return signs_of(rows, between, decimal, thousands, name, warnings)
+    return signs_of(rows, delimiter if any(len(cells) > 1 for cells in rows) else "", decimal, thousands, name)
 
 
-def placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
+def _placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
     """Lines after the first `skip`, with the lines of the file that each spans, from 0: several, if a quoted cell contains line ends."""
     starts = list(itertools.accumulate((1 + line.count("\n") for line in lines), initial=0))
     return [(range(at, stop), line) for at, stop, line in zip(starts, starts[1:], lines, strict=False) if at >= skip]
@@ -222,12 +226,12 @@ def placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
 def _comment(lines: Sequence[str], wanted: str | None) -> str | None:
     if wanted is not None:
         return wanted or None
-    first = next((line.lstrip() for line in lines if line.strip()), "")
-    return next((sign for sign in COMMENTS if first.startswith(sign)), None)
+    first = next((line.lstrip("\ufeff \t") for line in lines if line.strip()), "")
+    return next((sign for sign in _COMMENTS if first.startswith(sign)), None)
 
 
 def _delimiter(lines: list[str], usual: str) -> str:
-    """The delimiter that cuts most lines into equally many cells, most of them numbers; empty if there is one column."""
+    """The delimiter that cuts most lines into equally many cells, most of them numbers."""
     best, score = "," if usual == WHITESPACE else usual, (-1.0, 0.0, False)
     below = lines[1:100] or lines
     if _is_decimal_column(lines):
@@ -239,7 +243,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
         if count < 2:
             continue
         cells = [cell for row, found in zip(tables, counts, strict=True) if found == count for cell in row[:_CELLS]]
-        numbers = sum(may_be_number(cell) or cell in NA or unit_of(cell) is not None for cell in cells)
+        numbers = sum(may_be_number(cell) or cell in NA for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:
             best, score = candidate, found
@@ -306,52 +310,25 @@ def _described(table: list[_Line], options: TextOptions, known: Dialect, above: 
         what = "an empty last column, after a delimiter at the end of each line, was" if empty == 1 else f"{empty} empty last columns were"
         notes.append(f"{what} left out")
     usable = [at for at in range(width) if at not in left_out] if data else []
-    text = {at: data[0][at] for at in usable if all(kinds.is_text(row[at]) for row in data)}
-    units = tuple(at for at in text if have_units([row[at] for row in data]))
-    odd = {at: found for at in text if (found := _advice([row[at] for row in data]))}
-    notes.insert(0, _dialect_note(known))
+    decimal, thousands = known.signs
+    notes.insert(
+        0,
+        f"delimiter {_SHOWN.get(known.delimiter, known.delimiter)!r}"
+        + (f", decimal {decimal!r}" if decimal != "." or thousands is not None else "")
+        + (f", thousands {thousands!r}" if thousands is not None else ""),
+    )
     if known.comment:
         notes.append(f"lines that begin with {known.comment!r} are comments")
-    lead = table[top.rows - 1][0].stop if top.rows else table[0][0].start
     return replace(
         known,
-        lead=lead,
+        lead=table[top.rows - 1][0].stop if top.rows else table[0][0].start,
         width=width,
         names=names,
         header=header,
         left_out=tuple(left_out),
-        text=text,
-        empty=tuple(at for at in usable if all(row[at] in known.na for row in data)),
-        looked_at=len(data),
-        suspects=_suspects(names, data, usable, kinds, known.signs),
-        units=units,
-        odd=odd,
+        text={at: data[0][at] for at in usable if all(kinds.is_text(row[at]) for row in data)},
+        rows=data,
     )
-
-
-def _advice(cells: list[str]) -> str | None:
-    """What to do about numbers that are written in a way that cannot be read; None unless all cells are such numbers, or have a unit."""
-    found = [advice(cell) for cell in cells]
-    numbers = all(do or unit_of(cell) for do, cell in zip(found, cells, strict=True))
-    return next(filter(None, found), None) if numbers else None
-
-
-def _suspects(names: list[str] | None, data: list[list[str]], usable: list[int], kinds: Kinds, signs: Signs) -> dict[int, str]:
-    """Columns that look like row numbers, times or labels, not features, with the reason."""
-    found: dict[int, str] = {}
-    for at in usable:
-        name = names[at] if names and at < len(names) else None
-        for few in (data[:3], data):  # for most columns, three rows are enough
-            if not all(kinds.is_number(row[at]) for row in few):
-                break
-            values = np.array([number(row[at], signs) for row in few])
-            if few is not data and not may_be_suspect(name, values):
-                break
-        else:
-            why = suspicion(name, values, [row[at] for row in data[:3]])
-            if why is not None:
-                found[at] = why
-    return found
 
 
 def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int) -> int:
@@ -362,15 +339,6 @@ def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int
         if names is None:
             break
     return count
-
-
-def _dialect_note(known: Dialect) -> str:
-    decimal, thousands = known.signs
-    return (
-        f"delimiter {_SHOWN.get(known.delimiter, known.delimiter)!r}"
-        + (f", decimal {decimal!r}" if decimal != "." or thousands is not None else "")
-        + (f", thousands {thousands!r}" if thousands is not None else "")
-    )
 
 
 def _fitted(names: list[str] | None, rows: list[list[str]], header: bool) -> tuple[list[str] | None, int]:

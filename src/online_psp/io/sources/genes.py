@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources._columns import listed, picked
-from online_psp.io.sources._options import Options
-from online_psp.io.sources._source import Chunk, Deadline, Source
+from online_psp.io.sources.columns import listed, picked
+from online_psp.io.sources.options import Options
+from online_psp.io.sources.source import Chunk, Mark, Source
 
 _MOST_NAMES = 10_000_000
 
@@ -146,9 +146,9 @@ def labelled(source: Source, labels: Mapping[str, Any], options: Options) -> Sou
     rest = [each for each in ids if each not in labels]
     found = picked(source, options.wanted._replace(ids=rest or None))
 
-    def read(start: int, size: int, deadline: Deadline | None = None) -> Iterator[Chunk]:
-        at = start
-        for chunk in found.read(start, size, deadline):
+    def read(begin: Mark) -> Iterator[Chunk]:
+        at = begin.row
+        for chunk in found.read(begin):
             columns = [[_text(value) for value in np.asarray(labels[str(each)][at : at + chunk.length]).tolist()] for each in ours]
             text = np.array(columns, dtype=object).T
             yield chunk._replace(ids=text if chunk.ids is None else np.concatenate([text, chunk.ids], axis=1))

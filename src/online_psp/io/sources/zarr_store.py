@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from online_psp.io.sources._hdf5 import from_group, missing_chunks
-from online_psp.io.sources._options import Options
-from online_psp.io.sources._places import Place
-from online_psp.io.sources._source import MissingExtraError, Source, SourceError, UnknownSourceError, reason
-from online_psp.io.sources._sparse import is_sparse_group
+from online_psp.io.sources.hdf5 import from_group, missing_chunks
+from online_psp.io.sources.options import Options
+from online_psp.io.sources.places import Place
+from online_psp.io.sources.source import MissingExtraError, Source, SourceError, UnknownSourceError, reason
+from online_psp.io.sources.sparse import is_sparse_group
 
 #: Codecs that only turn numbers into other numbers. Others may run code that the file brings along ("pickle"), or programs.
 CODECS = frozenset(
@@ -39,19 +39,19 @@ def open_zarr(place: Place, options: Options) -> Source:
             if options.member is not None:
                 raise UnknownSourceError(f"{place.name} is a single Zarr array and has none inside it; leave out ::{options.member}.")
             return _whole(opened, place.name, options)
-        tables = []
+        tables = {}
         for name, item in opened.members(max_depth=None):
             if is_sparse_group(item) if not hasattr(item, "shape") else len(item.shape) == 2:
-                tables.append(f"/{name}")
+                tables[name] = tuple(getattr(item, "shape", (0, 0)))
         default = "X" if str(opened.attrs.get("encoding-type", "")) == "anndata" else None
-        member = (options.member or default or (tables[0] if len(tables) == 1 else "")).strip("/")
+        member = (options.member or default or (next(iter(tables)) if len(tables) == 1 else "")).strip("/")
         warnings = _checked(opened, member, place.name) if member else []
     except (KeyboardInterrupt, SourceError):
         raise
     except Exception as error:  # each kind of storage has its own errors
         raise SourceError(f"{place.name} is not a Zarr array or group ({type(error).__name__}: {reason(error)}).") from None
     found = from_group(opened, place.name, tables, options, default)
-    return replace(found, warnings=[*found.warnings, *warnings])
+    return replace(found, files=(place,), warnings=[*found.warnings, *warnings])
 
 
 def _check_stored(root: Path, member: str, name: str) -> None:
@@ -76,7 +76,7 @@ def _refuse(codecs: list[str], name: str) -> None:
 
 def _whole(array: Any, name: str, options: Options) -> Source:
     check_codecs(array, name)
-    found = from_group({"": array}, name, [""], replace(options, member=None), "/")
+    found = from_group({"": array}, name, {"": array.shape}, replace(options, member=None), "/")
     return replace(found, name=name, warnings=[*found.warnings, *_lost(array, name)])
 
 

@@ -1,0 +1,251 @@
+"""Rows of numbers as they lie in a file: NumPy's .npy and .npz, IDX (the format of MNIST), and raw binary."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from online_psp.io.sources.options import Options
+from online_psp.io.sources.places import COMPRESSED, Place, exactly, in_zip
+from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Reader, Source, SourceError, UnknownSourceError, reason, working_dtype
+
+_SLAB_BYTES = 1 << 25
+_USUAL_NAMES = ("X", "fea", "data")
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_PACKED = re.compile(  # more of it than the first bytes, which numbers may have too
+    rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\x0d\xff]|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd", re.DOTALL
+)
+
+
+class Header(NamedTuple):
+    """What comes before the numbers."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    size: int
+    """Bytes before the first number."""
+    fortran: bool = False
+
+
+def open_npy(place: Place, options: Options) -> Source:
+    """Open rows (N, D), or pictures (N, height, width), in C or Fortran order."""
+    with place.clear() as file:
+        header = npy_header(file, place.name)
+    return source_of_numbers(place, header, "npy", options)
+
+
+def open_npz(place: Place, options: Options) -> Source:
+    """Open one array of an archive, decompressed as it is read; or a sparse matrix."""
+    from online_psp.io.sources.sparse import is_sparse_npz, open_sparse_npz
+
+    try:
+        with place.open() as file, zipfile.ZipFile(file) as archive:
+            names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+            if options.member is None and is_sparse_npz(names):
+                return open_sparse_npz(place, names, options)
+            if not names:
+                raise SourceError(f"{place.name} is empty: it has no array.")
+            shapes = {}
+            for name in names if options.member is None else ():
+                with archive.open(f"{name}.npy") as entry:
+                    shapes[name] = npy_header(entry, f"{place.name}::{name}").shape
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        if isinstance(error, SourceError):
+            raise
+        raise SourceError(f"{place.name} is not a whole .npz file ({reason(error)}).") from None
+    chosen = choose_table(place.name, shapes or dict.fromkeys(names, ()), options.member, "array")
+    inside = in_zip(place, f"{chosen}.npy")
+    inside.name = f"{place.name}::{chosen}"
+    with inside.open() as file:
+        header = npy_header(file, inside.name)
+    return source_of_numbers(inside, header, "npy", options)
+
+
+def choose_table(path: str, shapes: Mapping[str, tuple[int, ...]], member: str | None, what: str) -> str:
+    """The array that was asked for, one with a usual name, or the only table."""
+    if member is not None:
+        if member not in shapes:
+            raise UnknownSourceError(f"{path} has no {what} {member!r}; it has {', '.join(list(shapes)[:12]) or 'none'}.")
+        return member
+    tables = [name for name, shape in shapes.items() if len(shape) in (2, 3)]
+    usual = [name for name in _USUAL_NAMES if name in tables]
+    if usual or len(tables) == 1:
+        return (usual or tables)[0]
+    if not tables:
+        held = f" ({', '.join(list(shapes)[:8])})" if shapes else ""
+        raise UnknownSourceError(f"{path} has no table: none of its {what}s{held} has two dimensions, or three as pictures have.")
+    listed = ", ".join(f"{name} ({'×'.join(map(str, shapes[name]))})" for name in tables[:12])
+    raise UnknownSourceError(f"{path} has {len(tables)} tables ({listed}); name the one to read: {path}::NAME.")
+
+
+def npy_header(file: IO[bytes], name: str) -> Header:
+    """Read the header of an ``.npy`` file. The file is then at its data."""
+    try:
+        version = np.lib.format.read_magic(file)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, kind = reader(file)
+    except SourceError:
+        raise
+    except Exception as error:  # headers are parsed as Python literals, which fail in many ways
+        raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
+    if any(size < 0 for size in shape):
+        raise SourceError(f"{name} is not an array of numbers (its shape is {shape}).")
+    if kind.hasobject:
+        raise SourceError(f"{name} holds Python objects, not numbers; save it again with numpy.save, as numbers.")
+    if kind.names is not None:
+        fields = ", ".join(kind.names[:6]) + (", …" if len(kind.names) > 6 else "")
+        raise SourceError(
+            f"{name} holds records ({fields}), not a table; save numpy.lib.recfunctions.structured_to_unstructured(records) in its place."
+        )
+    return Header(shape, kind, file.tell(), fortran)
+
+
+def looks_like_idx(head: bytes) -> bool:
+    """Whether decompressed bytes begin as an IDX file does."""
+    return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and 1 <= head[3] <= 8
+
+
+def open_idx(place: Place, options: Options) -> Source:
+    """Open an IDX file: a magic number, the sizes, and the numbers; it may be compressed."""
+    head = place.head()
+    if not looks_like_idx(head):
+        raise SourceError(
+            f"{place.name} is not an IDX file: it begins with the magic number {head[:4].hex(' ') or '(nothing)'}, "
+            "where images begin with 00 00 08 03."
+        )
+    size = 4 + 4 * head[3]
+    if len(head) < size:
+        raise SourceError(f"{place.name} is truncated: its header of {size} bytes ends after {len(head)}; get it again.")
+    return source_of_numbers(
+        place, Header(struct.unpack(f">{head[3]}I", head[4:size]), np.dtype(_IDX_TYPES[head[2]]), size), "idx", options
+    )
+
+
+def open_raw(place: Place, options: Options) -> Source:
+    """Open a file that holds rows of numbers, one after the other, and nothing else."""
+    if options.features is None:
+        raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--set features=…, dtype=…).")
+    try:
+        kind = np.dtype(np.float64 if options.dtype is None else options.dtype)
+    except TypeError as error:
+        raise UnknownSourceError(f"{place.name}: there is no type {options.dtype!r} ({reason(error)}).") from None
+    row = options.features * kind.itemsize
+    if place.short.lower().endswith(COMPRESSED):
+        with place.clear() as file:
+            size = sum(len(piece) for piece in iter(lambda: file.read(1 << 20), b""))
+    else:
+        place.clear = place.open  # type: ignore[method-assign]  # its bytes are as they are
+        with place.open() as file:
+            if _PACKED.match(file.read(10)):
+                raise SourceError(f"{place.name} is compressed, and raw rows are read as they are: decompress it first.")
+        size = place.size or 0
+    if size % row:
+        raise SourceError(f"{place.name}, row {size // row + 1}: the file ends in the middle of a row of {options.features} {kind} values.")
+    working_dtype(kind, None, place.name)
+    return source_of_numbers(place, Header((size // row, options.features), kind, 0), "raw", options, None)
+
+
+def as_table(shape: tuple[int, ...], name: str) -> tuple[tuple[int, int], tuple[int, ...] | None]:
+    """The shape of an array as rows, and that of a picture if the rows are pictures."""
+    if len(shape) == 3 and 0 not in shape[1:]:
+        return (shape[0], shape[1] * shape[2]), shape[1:]
+    if len(shape) != 2 or shape[1] < 1:
+        raise SourceError(f"{name} must be a table of rows and features, or pictures (N, height, width); its shape is {shape}: reshape it.")
+    return (shape[0], shape[1]), None
+
+
+def source_of_numbers(place: Place, header: Header, kind: str, options: Options, wanted: Any = ...) -> Source:
+    """A source of the numbers after a header."""
+    name, dtype = place.name, header.dtype
+    working = working_dtype(dtype, options.dtype if wanted is ... else wanted, name)
+    (total, features), picture = as_table(tuple(int(size) for size in header.shape), name)
+    row = features * dtype.itemsize
+    warnings = []
+    if place.path is not None and place.packed is None:
+        more = (place.size or 0) - header.size - total * row
+        if more < 0:
+            raise SourceError(f"{name} is not a whole .{kind} file: {total} rows of {features} values need {-more} bytes more.")
+        if more and kind == "idx":
+            raise SourceError(f"{name} has {more} bytes left over after its {total} rows; get it again.")
+        if more:
+            warnings = [f"{name} goes on for {more} bytes after its array, which were not read"]
+    read: Reader = _rows(place.clear, header.size, dtype, total, features, name, options)
+    if header.fortran and min(total, features) > 1:
+        read = _columns(place, header, total, features, options)
+    else:
+        options.check(row, "one row", name)
+    return Source(
+        name, features, working, read, total, image_shape=picture, warnings=warnings, kind=kind, files=(place,),
+        **options.common(stored=dtype.str),
+    )  # fmt: skip
+
+
+def _rows(
+    opened: Callable[[], BinaryIO], start: int, dtype: np.dtype[Any], total: int, features: int, name: str, options: Options
+) -> Reader:
+    row = features * dtype.itemsize
+    step = max(1, min(PIECE_BYTES, options.max_memory // 4) // max(1, row))
+
+    def read(begin: Mark) -> Iterator[Chunk]:
+        with opened() as file:
+            _pass_over(file, start + begin.row * row)
+            for at in range(begin.row, total, step):
+                wanted = min(step, total - at) * row
+                data = exactly(file, wanted)
+                if len(data) < wanted:
+                    raise SourceError(f"{name} ends after row {at + len(data) // row} of {total}: it is truncated; get it again.")
+                yield Chunk(wanted // row, np.frombuffer(data, dtype).reshape(-1, features))
+            if begin.row < total and file.read(1) and not file.seekable():
+                raise SourceError(f"{name} has bytes left over after its {total} rows; get it again.")
+
+    return read
+
+
+def _pass_over(file: BinaryIO, size: int) -> None:
+    """Skip bytes, by reading them if the file cannot seek."""
+    if file.seekable():
+        file.seek(size)
+        return
+    while size > 0 and (part := file.read(min(size, 1 << 20))):
+        size -= len(part)
+
+
+def _columns(place: Place, header: Header, total: int, features: int, options: Options) -> Reader:
+    """A reader for an array in Fortran order, whose rows are spread over all of it: a stretch of every column is read, and transposed.
+
+    What cannot seek is unpacked first, to a file without a name.
+    """
+    dtype = header.dtype
+    file: Any = None
+    if place.path is not None and place.packed is None:
+        file = place.path.open("rb", buffering=0)
+    else:
+        size = total * features * dtype.itemsize
+        options.check(size, "the array, which lies by columns and must be unpacked,", place.name)
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        with place.clear() as packed:
+            shutil.copyfileobj(packed, file, 1 << 20)
+        if file.tell() < header.size + size:
+            raise SourceError(f"{place.name} is not a whole array: it ends after {file.tell()} bytes of {header.size + size}.")
+    slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * dtype.itemsize))
+
+    def read(begin: Mark) -> Iterator[Chunk]:
+        for at in range(begin.row, total, slab):
+            count = min(slab, total - at)
+            columns = np.empty((features, count), dtype)
+            for column in range(features):
+                file.seek(header.size + (column * total + at) * dtype.itemsize)
+                data = exactly(file, count * dtype.itemsize)
+                if len(data) < count * dtype.itemsize:
+                    raise SourceError(f"{place.name} ends in its column {column}: it is truncated.")
+                columns[column] = np.frombuffer(data, dtype)
+            yield Chunk(count, np.ascontiguousarray(columns.T))
+
+    return read

@@ -1,0 +1,313 @@
+"""Where data lies: local files, URLs, members of zip archives, pipes, memory; unpacked as it is read; and the files that a name stands for."""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import glob
+import gzip
+import io
+import lzma
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from online_psp.io.sources.source import MissingExtraError, SourceError, UnknownSourceError, reason
+
+PIECE = 1 << 20
+HEAD = 1 << 17
+_URL = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_GLOB = re.compile(r"[*?\[]")
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+@dataclass
+class Place:
+    """A sequence of bytes with a name."""
+
+    name: str
+    """The name for messages, as the user wrote it or would write it."""
+    open: Callable[[], BinaryIO] = field(repr=False)
+    """Opens it at its first byte, as it is stored."""
+    path: Path | None = None
+    """The path, if it is a local file."""
+    remote: Any = None
+    """fsspec's file system and the path in it, if it is neither local nor in an archive."""
+    once: bool = False
+    """Whether it is a pipe, which is read only once."""
+    packed: str | None = None
+    """How it is compressed, once it has been opened."""
+    stored: int | None = None
+    """Size in bytes of what is not a local file."""
+    seen: bytes = field(default=b"", repr=False)
+    """The first bytes, unpacked, once they have been looked at."""
+
+    @property
+    def short(self) -> str:
+        """The last part of the name."""
+        return PurePosixPath(self.name.replace(os.sep, "/")).name
+
+    @property
+    def size(self) -> int | None:
+        """Size in bytes as it is stored; None if it is not known."""
+        try:
+            return self.stored if self.path is None else self.path.stat().st_size
+        except OSError:
+            return None
+
+    def clear(self) -> BinaryIO:
+        """The bytes from the first one on, unpacked."""
+        file = self.open()
+        try:
+            start = exactly(file, 6)
+            self.packed = compression(start)
+            if self.packed is None and not self.once and file.seekable():
+                file.seek(0)
+                return file
+            whole: Any = _Again(start, file)
+            return io.BufferedReader(Unpacked(_unpacker(whole if self.once else io.BufferedReader(whole, PIECE), self), self, file), PIECE)
+        except BaseException:
+            file.close()
+            raise
+
+    def head(self) -> bytes:
+        """The first bytes, unpacked; not for pipes."""
+        if not self.seen:
+            with self.clear() as file:
+                self.seen = exactly(file, HEAD)
+        return self.seen
+
+
+def exactly(file: Any, size: int) -> bytes:
+    """Read this many bytes, or fewer if the data ends; pipes and archives may give fewer at a time."""
+    data = file.read(size)
+    while data and len(data) < size and (part := file.read(size - len(data))):
+        data += part
+    return bytes(data)
+
+
+def compression(head: bytes) -> str | None:
+    """The compression of data that begins with these bytes."""
+    return next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
+
+
+class _Again(io.RawIOBase):
+    """A file from its first bytes on, which have been read."""
+
+    def __init__(self, start: bytes, file: BinaryIO) -> None:
+        self.start, self.file = start, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        data, self.start = (self.start[:size], self.start[size:]) if self.start else (some(self.file, size), b"")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def some(file: Any, size: int) -> bytes:
+    """What one read gives, without waiting for more."""
+    return bytes((file.read1 if hasattr(file, "read1") else file.read)(size) or b"")
+
+
+class Unpacked(io.RawIOBase):
+    """A file whose errors are sentences, and which closes others with itself."""
+
+    def __init__(self, inner: Any, place: Place, *others: Any) -> None:
+        self.inner, self.place, self.others = inner, place, others
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(not self.place.packed and self.inner.seekable())
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = some(self.inner, len(buffer))
+        except _DAMAGE as error:
+            if not isinstance(self.inner, zipfile.ZipExtFile) and not self.place.packed:
+                raise
+            kind = self.place.packed or "zip"
+            raise SourceError(f"{self.place.name}: the compressed data ({kind}) is damaged or cut short ({reason(error)}).") from None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self.inner.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self.inner.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            for each in (self.inner, *self.others):
+                each.close()
+        super().close()
+
+
+def _unpacker(file: Any, place: Place) -> Any:
+    """A file that unpacks another, piece by piece, however well it was compressed."""
+    if place.packed == "gzip":
+        return gzip.GzipFile(fileobj=file)
+    if place.packed == "bzip2":
+        return bz2.BZ2File(file)
+    if place.packed == "xz":
+        return lzma.LZMAFile(file)
+    if place.packed == "zstd":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+    return file
+
+
+def is_url(text: str) -> bool:
+    """Whether this is a URL, such as ``s3://bucket/x.npy``."""
+    return bool(_URL.match(text))
+
+
+def split_member(text: str) -> tuple[str, str | None]:
+    """Split ``file::member``; a local file whose own name contains ``::`` is not split."""
+    if not is_url(text) and os.path.exists(text):
+        return text, None
+    file, _, member = text.partition("::")
+    return file, member or None
+
+
+def similar(path: Path) -> str:
+    """`` (is x.csv meant?)`` if the folder has something with a similar name, otherwise empty."""
+    try:
+        names = [each.name for each in path.parent.iterdir()][:10_000]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, 1, 0.8)
+    return f" (is {path.parent / close[0]} meant?)" if close else ""
+
+
+def local(path: Path, name: str | None = None) -> Place:
+    """A file on this machine."""
+    return Place(name or str(path), lambda: path.open("rb"), path)
+
+
+def in_memory(name: str, data: bytes) -> Place:
+    """Bytes that have been read."""
+    return Place(name, lambda: io.BytesIO(data), stored=len(data), seen=data[:HEAD])
+
+
+def remote(url: str) -> list[Place]:
+    """The files that a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
+    scheme = url.partition("://")[0].lower()
+    if scheme == "file":
+        path = Path(url.partition("://")[2])
+        path = path if path.exists() else Path(unquote(str(path)))
+        if not path.is_file():
+            raise UnknownSourceError(f"{url} {'is a folder: name it by its path' if path.is_dir() else f'does not exist{similar(path)}'}.")
+        return [local(path)]
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtraError(f"Reading {url} needs fsspec: pip install 'online-psp[remote]'.") from None
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        if _GLOB.search(path) and scheme not in ("http", "https"):
+            paths = system.glob(path)
+        elif scheme not in ("http", "https") and system.isdir(path) and not path.rstrip("/").lower().endswith(".zarr"):
+            paths = [each for each in system.find(path) if not PurePosixPath(each).name.startswith((".", "_"))]
+        else:
+            paths = [path]
+        places = [_remote_place(system, each, url if paths == [path] else system.unstrip_protocol(each)) for each in natural(paths)]
+    except ImportError as error:
+        raise MissingExtraError(f"Reading {url} needs a package that is not installed: {reason(error)}.") from None
+    except (ValueError, FileNotFoundError) as error:
+        why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
+        missing = why == url or isinstance(error, FileNotFoundError)
+        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else why}.") from None
+    except Exception as error:  # every file system has its own errors
+        raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
+    if not places:
+        raise UnknownSourceError(f"{url} matches no file.")
+    return places
+
+
+def _remote_place(system: Any, path: str, name: str) -> Place:
+    folder = system.isdir(path) if path.rstrip("/").lower().endswith(".zarr") else False
+    size = None if folder else system.info(path).get("size")
+    return Place(name, lambda: system.open(path, "rb"), remote=(system, path), stored=size)
+
+
+def expand(text: str) -> list[Path] | None:
+    """The files that match a pattern, in natural order; None if the text is not a pattern."""
+    if not _GLOB.search(text) or os.path.exists(text):
+        return None
+    found = natural(each for each in glob.glob(os.path.expanduser(text), recursive=True) if os.path.isfile(each))
+    if not found:
+        raise UnknownSourceError(f"{text} matches no file.")
+    return [Path(each) for each in found]
+
+
+def natural(names: Any) -> list[Any]:
+    """Sort in natural order: part2 before part10."""
+    return sorted(names, key=natural_key)
+
+
+def natural_key(name: Any) -> list[tuple[int, str]]:
+    """The key by which `natural` sorts."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(name).replace(os.sep, "/"))]
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, except hidden ones, in natural order."""
+    found = (file for file in folder.rglob("*") if file.is_file())
+    kept = [file for file in found if not any(part.startswith((".", "_", "~$")) for part in file.relative_to(folder).parts)]
+    return sorted(kept, key=lambda file: natural_key(file.relative_to(folder)))
+
+
+def zip_members(place: Place) -> list[str]:
+    """The files in an archive, in natural order."""
+    try:
+        with place.open() as file, zipfile.ZipFile(file) as archive:
+            names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise SourceError(f"{place.name} is not a whole zip archive ({reason(error)}).") from None
+    return natural(name for name in names if not any(part.startswith((".", "__")) for part in name.split("/")))
+
+
+def in_zip(place: Place, member: str) -> Place:
+    """A member of an archive; it can be read forward, and again."""
+    inside = Place(f"{place.name}::{member}", lambda: opened())
+
+    def opened() -> BinaryIO:
+        file = place.open()
+        try:
+            archive = zipfile.ZipFile(file)
+            return io.BufferedReader(Unpacked(archive.open(member), inside, archive, file), PIECE)
+        except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:  # an unknown compression, a password, or damage
+            file.close()
+            raise SourceError(f"{inside.name} cannot be read ({reason(error)}).") from None
+        except BaseException:
+            file.close()
+            raise
+
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        inside.stored = archive.getinfo(member).file_size
+    return inside
+
+
+def check_copies(names: Sequence[str], where: str) -> None:
+    """Refuse a file that lies beside its compressed copy: its rows would count twice."""
+    seen: dict[str, str] = {}
+    for name in names:
+        bare = next((name[: -len(ending)] for ending in COMPRESSED if name.lower().endswith(ending)), name)
+        if bare in seen:
+            raise UnknownSourceError(f"{where} has both {seen[bare]} and {name}, whose rows would count twice; name those to read.")
+        seen[bare] = name
