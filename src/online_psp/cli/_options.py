@@ -110,7 +110,6 @@ READING: dict[str, Option] = {
     "dtype": Option(str, "Working precision, float32 or float64; of raw binary data, its type."),
     "encoding": Option(str, "Encoding of text (detected)."),
     "features": Option(int, "Number of values per row of raw binary data.", least=1),
-    "final": Option(bool, "Whether a last line without a line end is a row."),
     "keep_index": Option(bool, "Keep an unnamed first column of row numbers as a feature."),
     "max_memory": Option(str, "Memory for a block of rows (500M, 2G); a quarter of RAM by default.", convert=_bytes),
     "skip_rows": Option(int, "Number of lines to skip at the beginning of text.", least=0),
@@ -132,7 +131,6 @@ SETTINGS: dict[str, Option] = {
 
 #: Of a run over a source.
 FEEDING: dict[str, Option] = {
-    "at_end": Option(bool, "With --resume: the pipe begins where the last one ended."),
     "block": Option(int, "Number of rows to read at a time.", least=1),
     "epochs": Option(int, "Number of passes over the source.", least=1),
     "seed": Option(int, "Seed for shuffling.", least=0),

@@ -75,15 +75,13 @@ def fit(
     """
     if resume and force:
         usage("--resume continues a run; it cannot be given together with --force.")
-    if feeding.get("at_end") and not resume:
-        usage("at_end says where a pipe begins that continues a run: it needs --resume.")
     if components is not None:
         settings = {"n_components": component_count(components), **settings}
     mode = "resume" if resume else "new"
     _run(_Asked(sources, output, mode, force, checkpoint_every, quiet, as_json, threads, reading, feeding, monitoring, watching, settings))
 
 
-@grouped(reading=READING, monitoring=MONITORING, watching=WATCHING, feeding={name: FEEDING[name] for name in FEEDING if name != "at_end"})
+@grouped(reading=READING, monitoring=MONITORING, watching=WATCHING, feeding=FEEDING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,
@@ -119,7 +117,7 @@ def _task(asked: _Asked) -> Any:
         usage(f"{idle[0]} is of the live page: it needs --watch.")
     if "algorithm" in asked.settings:
         _check_algorithm(asked.settings, {"monitor": alarms, "watch": watched})
-    feeding: Any = {name: value for name, value in asked.feeding.items() if name != "at_end"}
+    feeding: Any = asked.feeding
     return Task(
         asked.output,
         lambda reading: open_rows(asked.sources, reading, asked.quiet),
@@ -132,7 +130,6 @@ def _task(asked: _Asked) -> Any:
         asked.watching.get("image"),
         asked.mode,
         asked.force,
-        bool(asked.feeding.get("at_end")),
         asked.every,
         say,
     )
@@ -232,7 +229,7 @@ def _drive(asked: _Asked, task: Any, begun: Any) -> None:
 
     bad = asked.reading.get("on_bad_row", "stop")
     with Progress(begun.run, begun.saving, shown=not asked.quiet) as progress:
-        runs.drive(begun.run, begun.source, begun.saving, on_bad_row=bad, at_end=task.at_end, signals=SIGNALS, report=progress.update)
+        runs.drive(begun.run, begun.source, begun.saving, on_bad_row=bad, signals=SIGNALS, report=progress.update)
 
 
 def _stopped(asked: _Asked, begun: Any) -> CommandError:

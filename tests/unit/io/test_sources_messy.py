@@ -33,7 +33,7 @@ def fitted(source: Source) -> OnlinePCA:
     model = OnlinePCA(2)
     for block in source.blocks(17):
         if block.bad:
-            raise SourceError(f"{source.where(block.bad[0].row)}: it {block.bad[0].problem}.")
+            raise SourceError(f"{source.where(block.bad[0])}: it {block.bad[0].problem}.")
         model.partial_fit(block.rows)
     return model
 

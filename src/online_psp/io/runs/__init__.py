@@ -24,7 +24,6 @@ from online_psp.io.runs._driving import Saving, Stopped, drive
 from online_psp.io.runs._fit import fit_stream
 from online_psp.io.runs._page import RunPage
 from online_psp.io.runs._run import (
-    DifferentSourceError,
     Learned,
     Run,
     RunOptions,
@@ -36,6 +35,7 @@ from online_psp.io.runs._run import (
     updating,
 )
 from online_psp.io.runs._steps import steps
+from online_psp.io.sources import DifferentSourceError
 
 __all__ = [
     "Begun",

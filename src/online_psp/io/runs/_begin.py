@@ -53,7 +53,6 @@ class Task:
     """"new", "resume" or "update"."""
     force: bool = False
     """Overwrite the files; with "update", even where an earlier run was not finished."""
-    at_end: bool = False
     every: str | int = "60s"
     say: Callable[[str], object] = print
 
@@ -101,8 +100,6 @@ def begin(task: Task) -> Iterator[Begun]:
             check_image(task.image, source.features)
         known = None if earlier is None else earlier.source.get("image_shape")
         source = replace(source, image_shape=task.image or source.image_shape or known)
-        if task.at_end and not source.once:
-            raise RunError(f"at_end is for standard input; {source.name} is read from the row where the run stopped.")
         run = _new(task, source) if earlier is None else _again(task, source, earlier)
         run.reading = {name: _plain(value) for name, value in reading.items()}
         _attach(task, run, earlier)

@@ -9,12 +9,11 @@ from online_psp.algorithms import files as algorithm_state
 from online_psp.io.alarms import Written
 from online_psp.io.model_file import Fields, ModelFileError, kind_of
 from online_psp.io.runs._run import NAMED, REMEMBERED, Learner, Run, give_names, take_names
+from online_psp.io.sources import Position
 from online_psp.monitoring import Monitor
 from online_psp.monitoring import files as monitor_state
 from online_psp.pca import OnlinePCA
 from online_psp.pca import files as pca_state
-
-_LONGEST_RANGE = 1 << 20  # bytes or rows that are digested at once
 
 
 class Stored(NamedTuple):
@@ -125,6 +124,10 @@ def from_header(model: Learner, header: dict[str, Any]) -> Run:
         raise ModelFileError(f"its model has {model.n_features_in_} features, and its source {features}")
     _check_identity(Fields({}, fields.value("identity", dict)))
     take_names(model)
+    row, stored = fields.count("row"), header.get("position")
+    position = Position.of(stored)
+    if (position is None and (row or stored is not None)) or (position is not None and position.end.row != row):
+        raise ModelFileError("its position in the source is none")
     return Run(
         model,
         dict(source.values),
@@ -133,7 +136,8 @@ def from_header(model: Learner, header: dict[str, Any]) -> Run:
         fields.count("shuffle_buffer"),
         fields.count("seed"),
         fields.count("epoch"),
-        fields.count("row"),
+        row,
+        position,
         fields.count("skipped"),
         rows,
         fields.value("finished", bool),
@@ -154,14 +158,3 @@ def _check_identity(identity: Fields) -> None:
         identity.count("files")
     if identity.optional("schema", dict) is not None:
         Fields({}, identity.value("schema", dict)).texts("feature_names")
-    for key, ends in (identity.optional("digests", dict) or {}).items():
-        ranges = [ends.get("first"), ends.get("last")] if isinstance(ends, dict) else [ends]
-        if not key.isdecimal() or len(key) > 9 or not all(each is None or _is_range(each) for each in ranges):
-            raise ModelFileError("the digests of its files are none")
-
-
-def _is_range(value: object) -> bool:
-    """Whether a value is a beginning, an end and a digest, of no more than is ever digested at once."""
-    if not isinstance(value, list) or len(value) != 3 or not all(type(each) is int for each in value[:2]):
-        return False
-    return 0 <= value[0] <= value[1] <= value[0] + _LONGEST_RANGE and (value[2] is None or isinstance(value[2], str))

@@ -12,9 +12,9 @@ from online_psp.io.files import Output, OutputReplacedError
 from online_psp.io.model_file import digest_of
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint
-from online_psp.io.runs._run import DifferentSourceError, Run, check_features, check_same, describe
+from online_psp.io.runs._run import Run, check_same, describe
 from online_psp.io.runs._steps import steps
-from online_psp.io.sources import Source, SourceError, different
+from online_psp.io.sources import DifferentSourceError, Source, SourceError, different, identity
 
 _LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
 
@@ -67,7 +67,6 @@ def drive(
     saving: Saving,
     *,
     on_bad_row: str = "stop",
-    at_end: bool = False,
     signals: Sequence[int] = (signal.SIGINT,),
     report: Callable[[Run], None] | None = None,
 ) -> None:
@@ -80,9 +79,7 @@ def drive(
     Stopped
         After one of `signals` came, within a second or at the end of the block in hand.
     """
-    if at_end:
-        check_features(run, source)
-    elif run.row or run.epoch:
+    if run.row or run.epoch:
         check_same(run, source)
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
@@ -93,13 +90,13 @@ def drive(
 
         try:
             before = run.passed
-            for _ in steps(run, source, on_bad_row=on_bad_row, at_end=at_end, deadline=deadline):
+            for _ in steps(run, source, on_bad_row=on_bad_row, deadline=deadline):
                 timer.passed(run.passed - before)
                 before, looked = run.passed, time.monotonic()
                 if run.alarms is not None:
                     run.alarms.write()
                 if run.learned and (timer.due() or (run.alarms is not None and run.written is None)):  # no table without a checkpoint
-                    _know(run, source, at_end)
+                    _know(run, source)
                     saving.save(run)
                 if report is not None:
                     report(run)
@@ -109,25 +106,25 @@ def drive(
             raise
         except BaseException as error:
             if isinstance(error, SourceError):
-                _check_unchanged(run, source, at_end)
+                _check_unchanged(run, source)
             if run.learned and timer.rows and not run.finished:
-                _know(run, source, at_end)
+                _know(run, source)
                 with contextlib.suppress(OSError):  # the first error says that the disk is full
                     saving.save(run)
             raise
-        _check_unchanged(run, source, at_end)
-        run.identity = run.identity if at_end else source.identity()
+        _check_unchanged(run, source)
+        run.identity = identity(source)
         saving.save(run)
 
 
-def _know(run: Run, source: Source, at_end: bool) -> None:
+def _know(run: Run, source: Source) -> None:
     """Record the identity of a source: a pipe by what has passed, a file by what it was when the run began."""
-    if source.once and not at_end:
-        run.identity = source.identity()
+    if source.once:
+        run.identity = identity(source)
 
 
-def _check_unchanged(run: Run, source: Source, at_end: bool) -> None:
+def _check_unchanged(run: Run, source: Source) -> None:
     """Raise a DifferentSourceError if a file has been replaced by another."""
-    changed = None if at_end else different(run.identity, source.identity(since=run.identity), run.row)
+    changed = different(run.identity, source, run.row)
     if changed is not None:
         raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")

@@ -27,7 +27,6 @@ def fit_stream(
     resume: bool = False,
     update: bool = False,
     force: bool = False,
-    at_end: bool = False,
     on_bad_row: str = "stop",
     checkpoint_every: str | int = "60s",
     reading: Mapping[str, Any] | None = None,
@@ -50,8 +49,6 @@ def fit_stream(
         Whether to serve a live page during the fit; its address is printed, or given to the callable.
     resume : bool
         Whether to continue from the checkpoint in `path`, if it exists. Rows that were processed before are skipped.
-    at_end : bool
-        With `resume`: whether an iterable or a pipe itself begins where the checkpoint ended, so that nothing is skipped.
     update : bool
         Whether to learn the source on top of the model in `path`, whatever that was made from.
     force : bool
@@ -90,7 +87,6 @@ def fit_stream(
         None if alarms is None else Path(alarms),
         mode="update" if update else "resume" if resume else "new",
         force=force or not update,
-        at_end=at_end,
         every=checkpoint_every,
     )
     with begin(task) as begun, contextlib.ExitStack() as shown:
@@ -100,7 +96,7 @@ def fit_stream(
             shown.callback(page.close)
             (watch if callable(watch) else print)(page.url)
         try:
-            drive(run, begun.source, begun.saving, on_bad_row=on_bad_row, at_end=task.at_end, report=report)
+            drive(run, begun.source, begun.saving, on_bad_row=on_bad_row, report=report)
         finally:
             give_names(run.model, run.source.get("feature_names"))
     return run.monitor or run.model

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.io.alarms import AlarmFile, Written
 from online_psp.io.names import order_of
-from online_psp.io.sources import Source, SourceError, different
+from online_psp.io.sources import DifferentSourceError, Position, Source, SourceError, different, identity
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 
@@ -22,10 +22,6 @@ NAMED = 20
 """Bad rows that a run remembers by number."""
 REMEMBERED = 100
 """Earlier sources, and alarms, that a checkpoint holds."""
-
-
-class DifferentSourceError(SourceError):
-    """The source is not the one that the checkpoint was made from."""
 
 
 class Learned(NamedTuple):
@@ -58,6 +54,8 @@ class Run:
     epoch: int = 0
     row: int = 0
     """Rows of this epoch that have been processed, including bad ones."""
+    position: Position | None = None
+    """The place in the source after these rows."""
     skipped: int = 0
     skipped_rows: list[int] = field(default_factory=list)
     """The numbers of the first bad rows."""
@@ -82,6 +80,7 @@ class Run:
     def header(self) -> dict[str, Any]:
         """The header that is stored beside the model, as JSON."""
         found = {name: value for name, value in vars(self).items() if name not in ("model", "passed", "monitor", "alarms", "onlooker")}
+        found["position"] = None if self.position is None else self.position.to_json()
         return {**found, "written": None if self.written is None else self.written._asdict()}
 
     @property
@@ -118,7 +117,7 @@ def start(source: Source, model: Learner, *, block: int | None = None, epochs: i
             raise ValueError(f"{name} must be at least {least}; got {value}.")
     if source.once and epochs > 1:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
-    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=source.identity())
+    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=identity(source))
     names = take_names(model)
     if names is not None:  # the model's own order of features decides
         order_of(names, source.feature_names, source.name)
@@ -182,7 +181,7 @@ def anew(run: Run, source: Source, options: RunOptions) -> Run:
 
 def difference(run: Run, source: Source) -> str | None:
     """One sentence that says how a source differs from that of the run, or None if it is the same."""
-    found = different(run.identity, source.identity(since=run.identity), run.row)
+    found = different(run.identity, source, run.row)
     if found is None and source.features != run.source["features"]:
         found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
     return found
@@ -193,10 +192,3 @@ def check_same(run: Run, source: Source) -> None:
     found = difference(run, source)
     if found is not None:
         raise DifferentSourceError(found)
-
-
-def check_features(run: Run, source: Source) -> None:
-    """Raise a DifferentSourceError if a pipe that continues a run has other columns; its header may be repeated or not."""
-    order_of(run.source.get("feature_names"), source.feature_names, source.name)
-    if source.features != run.source["features"]:
-        raise DifferentSourceError(f"The source had {run.source['features']} features, and {source.name} has {source.features}.")

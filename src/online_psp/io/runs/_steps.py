@@ -12,16 +12,14 @@ from scipy.sparse import issparse
 
 from online_psp.io.names import order_of, ordered
 from online_psp.io.pacing import unbroken
-from online_psp.io.runs._run import NAMED, DifferentSourceError, Learned, Run, check_same
-from online_psp.io.sources import Block, Source, SourceError
+from online_psp.io.runs._run import NAMED, Learned, Run, check_same
+from online_psp.io.sources import Block, Position, Source, SourceError
 from online_psp.monitoring import Update
 from online_psp.monitoring.results import moved, shares
 from online_psp.pca.forgetting import check_half_life
 
 
-def steps(
-    run: Run, source: Source, *, on_bad_row: str = "stop", at_end: bool = False, deadline: Callable[[], bool] | None = None
-) -> Iterator[Run]:
+def steps(run: Run, source: Source, *, on_bad_row: str = "stop", deadline: Callable[[], bool] | None = None) -> Iterator[Run]:
     """Continue to the end of the last epoch; yields the run after each step, and while a pipe is silent.
 
     Signals are deferred until a step is complete.
@@ -31,78 +29,55 @@ def steps(
     on_bad_row : {"stop", "skip"}
         "stop" raises a SourceError before anything of that step is learned (except for a pipe, whose rows do not come again: there, the
         rows before the bad one are learned); "skip" counts bad rows and leaves them out.
-    at_end : bool
-        Whether the source begins at the position, instead of row 0.
     deadline : callable, optional
         Asks a slow source to hand over what it has; see `Source.blocks`.
     """
     if on_bad_row not in ("stop", "skip"):
         raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
     order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
-    base, size = run.row if at_end else 0, run.shuffle_buffer or run.block
-    unsure = source.once and run.row > 0 and not at_end
+    size = run.shuffle_buffer or run.block
+    unsure = source.once and run.row > 0
     while run.epoch < run.epochs:
-        for block in _blocks(source, size, run.row - base, deadline):
+        for block in source.blocks(size, run.position or run.row, deadline=deadline):
             if unsure and block.length:
-                check_same(run, source)  # a pipe is identified by its first megabyte, which has passed now
+                check_same(run, source)  # a pipe is known by its first rows, which have passed now
                 unsure = False
             if block.bad and on_bad_row == "stop":
                 first = block.bad[0]
                 if source.once and first.row - 1 > block.start:
                     good = first.row - 1 - block.start
-                    _take(run, Block(block.start, good, block.rows[:good], []), base, order)
+                    _take(run, Block(block.start, good, block.rows[:good], [], position=Position.of_pipe(block.start + good)), order)
                     yield run
                 raise source.refused(first, fitting=True)
-            _take(run, block, base, order)
+            _take(run, block, order)
             yield run
         if run.epoch + 1 == run.epochs:
             break
-        run.epoch, run.row = run.epoch + 1, 0
+        run.epoch, run.row, run.position = run.epoch + 1, 0, None
     if not run.learned:
         raise SourceError(f"{source.name} has no rows that can be used.")
     run.finished = True
 
 
-def _blocks(source: Source, size: int, position: int, deadline: Callable[[], bool] | None) -> Iterator[Block]:
-    """Blocks from the position on; a source that can be read only once is read up to there, and must be long enough."""
-    if not (source.once and position):
-        yield from source.blocks(size, position, deadline=deadline)
-        return
-    end = 0
-    for block in source.blocks(size, 0, deadline=deadline):
-        end = block.start + block.length
-        if end <= position:
-            yield Block(position, 0, block.rows[:0], [])
-        elif block.start >= position:
-            yield block
-        else:
-            skip = position - block.start
-            good = skip - sum(bad.row <= position for bad in block.bad)
-            ids, times = (None if each is None else each[skip:] for each in (block.ids, block.times))
-            yield Block(position, block.length - skip, block.rows[good:], [bad for bad in block.bad if bad.row > position], ids, times)
-    if end < position:
-        raise DifferentSourceError(f"{source.name} ended after {end} rows, and the run had come to row {position}: these are other data.")
-
-
-def _take(run: Run, block: Block, base: int, order: Any) -> None:
+def _take(run: Run, block: Block, order: Any) -> None:
     """Learn a block, and advance the position."""
     rows, good = ordered(block.rows, order), np.flatnonzero(_kept(block))
     with unbroken():
         known = 0 if run.monitor is None else len(run.monitor.alarms)
-        found = _learn(run, rows, _times(run, block), lambda i: _label(run, block, base, int(good[i]))) if rows.shape[0] else None
+        found = _learn(run, rows, _times(run, block), lambda i: _label(run, block, int(good[i]))) if rows.shape[0] else None
         if run.alarms is not None and run.monitor is not None:
             names = run.source.get("feature_names")
             changed = [(moved(alarm, names), shares(alarm, names)) for alarm in run.monitor.alarms[known:]]
             about = [_about(block, i) for i in range(block.length)]
             run.alarms.add(_kept(block), found, about, _holes(rows), changed)
-        run.row = base + block.start + block.length
+        run.row, run.position = block.start + block.length, block.position or run.position
         run.passed += block.length
         run.skipped += len(block.bad)
-        run.skipped_rows += [base + bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
+        run.skipped_rows += [bad.row for bad in block.bad][: NAMED - len(run.skipped_rows)]
         run.finished = False
     if run.onlooker is not None:
         ids, times = (None if each is None else each[good] for each in (block.ids, block.times))
-        run.onlooker(Learned(rows, base + block.start + 1 + good, ids, found, times))
+        run.onlooker(Learned(rows, block.start + 1 + good, ids, found, times))
 
 
 def _about(block: Block, i: int) -> list[str]:
@@ -117,10 +92,10 @@ def _time(time: Any) -> str:
     return str(time.item().isoformat()) if isinstance(time, np.datetime64) else repr(float(time))
 
 
-def _label(run: Run, block: Block, base: int, i: int) -> str:
+def _label(run: Run, block: Block, i: int) -> str:
     """What row i of a block is known by: source and row, time, IDs."""
     own = [each for each in _about(block, i) if each]
-    return f"{run.source['name']}, row {base + block.start + i + 1}" + (f" ({', '.join(own)})" if own else "")
+    return f"{run.source['name']}, row {block.start + i + 1}" + (f" ({', '.join(own)})" if own else "")
 
 
 def _holes(rows: Any) -> list[int]:

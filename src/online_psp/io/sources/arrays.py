@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, BinaryIO, NamedTuple
@@ -131,7 +132,9 @@ def open_idx(place: Place, options: Options) -> Source:
 def open_raw(place: Place, options: Options) -> Source:
     """Open a file that holds rows of numbers, one after the other, and nothing else."""
     if options.features is None:
-        raise UnknownSourceError(f"{place.name} is raw binary: say how many features a row has, and their type (--set features=…, dtype=…).")
+        raise UnknownSourceError(
+            f"{place.name} is raw binary: say how many features a row has, and their type (--set features=…, dtype=…)."
+        )
     try:
         kind = np.dtype(np.float64 if options.dtype is None else options.dtype)
     except TypeError as error:
@@ -223,7 +226,7 @@ def _columns(place: Place, header: Header, total: int, features: int, options: O
     What cannot seek is unpacked first, to a file without a name.
     """
     dtype = header.dtype
-    file: Any = None
+    file: Any
     if place.path is not None and place.packed is None:
         file = place.path.open("rb", buffering=0)
     else:
@@ -248,4 +251,5 @@ def _columns(place: Place, header: Header, total: int, features: int, options: O
                 columns[column] = np.frombuffer(data, dtype)
             yield Chunk(count, np.ascontiguousarray(columns.T))
 
+    weakref.finalize(read, file.close)
     return read

@@ -14,7 +14,7 @@ from online_psp.engine.types import Array
 from online_psp.io.sources.columns import Choice, choose, times_of, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
-from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Source, SourceError, UnknownSourceError, reason, working_dtype
+from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Source, SourceError, reason, working_dtype
 from online_psp.io.sources.suspects import doubts
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24

@@ -25,6 +25,7 @@ from online_psp.io.sources.zarr_store import open_zarr
 
 Opener = Callable[[Place, Options], Source]
 _TEXT_OPTIONS = ("header", "delimiter", "decimal", "thousands", "na_values", "comment", "skip_rows", "encoding", "keep_index")
+_OF_FRAMES = ("na_values", "keep_index")
 _USUAL = {".tsv": "\t", ".tab": "\t", ".txt": " "}
 
 
@@ -77,8 +78,8 @@ FORMATS: tuple[Format, ...] = (
     EXCEL,
     Format("npy", (".npy",), _picking(open_npy), (b"\x93NUMPY",)),
     NPZ,
-    Format("parquet", (".parquet", ".pq"), open_arrow, (b"PAR1",), archive=False, heeds=("na_values", "keep_index")),
-    Format("arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow, (b"ARROW1", b"\xff\xff\xff\xff"), archive=False, heeds=("na_values", "keep_index")),
+    Format("parquet", (".parquet", ".pq"), open_arrow, (b"PAR1",), archive=False, heeds=_OF_FRAMES),
+    Format("arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow, (b"ARROW1", b"\xff" * 4), archive=False, heeds=_OF_FRAMES),
     Format("hdf5", (".h5", ".hdf5", ".hdf", ".h5ad"), open_hdf5, (b"\x89HDF\r\n\x1a\n",), archive=False, folder=False, member=True),
     ZARR,
     Format("matlab", (".mat",), _picking(open_mat), (b"MATLAB 5.0", b"MATLAB 7.3"), member=True),

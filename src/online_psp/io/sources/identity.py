@@ -119,19 +119,14 @@ def _other_files(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     if isinstance(was, list) and len(was) > 1 and was != present[: len(was)]:
         at = next((i for i, (one, two) in enumerate(zip(was, present, strict=False)) if one != two), 0)
         return f"The files of the source are not what they were: number {at + 1} was {was[at]}, and is now {present[at]}."
-    sizes = old.get("sizes") if isinstance(old.get("sizes"), list) else []
-    for i, (before, after) in enumerate(zip(sizes or [], new["sizes"], strict=False)):
-        if not (isinstance(before, int) and isinstance(after, int)):
-            continue
-        name, last = present[i], i == len(sizes or []) - 1
-        if after < before:
-            if _at(was, i) != name:
-                return f"The source is another file: it was {_at(was, i)}, of {before} bytes, and is now {name}, of {after} bytes."
-            return f"{name} has shrunk: it had {before} bytes, and now has {after}."
-        if before != after and not last:
-            return f"{name} is not what it was: it had {before} bytes, and now has {after}, and only the last file of several may grow."
     if files == now and old.get("listing") != new["listing"]:
-        return "The files of the source are not what they were: their sizes are others."
+        return "The files of the source are not what they were: their sizes are others, and only the last of several may grow."
+    sizes = old.get("sizes")
+    for i, (before, after) in enumerate(zip(sizes if isinstance(sizes, list) else [], new["sizes"], strict=False)):
+        if isinstance(before, int) and isinstance(after, int) and after < before:
+            if _at(was, i) != present[i]:
+                return f"The source is another file: it was {_at(was, i)}, of {before} bytes, and is now {present[i]}, of {after} bytes."
+            return f"{present[i]} has shrunk: it had {before} bytes, and now has {after}."
     return None
 
 

@@ -16,7 +16,6 @@ from online_psp.io.sources.options import Options
 from online_psp.io.sources.source import (
     PIECE_BYTES,
     Chunk,
-    Mark,
     Source,
     SourceError,
     UnknownSourceError,
@@ -27,7 +26,6 @@ from online_psp.io.sources.source import (
     working_dtype,
 )
 from online_psp.io.sources.sparse import open_sparse
-
 
 _SLOW = 0.1  # seconds for which single rows are held back to be joined
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import os
 import sys
@@ -169,10 +170,8 @@ def _open_standard_input(options: Options) -> Source:
     if sys.stdin is None:
         raise UnknownSourceError("Standard input is closed, so there is nothing to read from it.")
     stream: Any = sys.stdin.buffer
-    try:  # without Python's buffer, on which a thread that waits would keep the lock
+    with contextlib.suppress(OSError, AttributeError):  # without Python's buffer, on which a thread that waits would keep the lock
         stream = open(stream.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
-    except (OSError, AttributeError):  # it has been replaced by an object
-        pass
     return _open_stream(stream, "standard input", options)
 
 
@@ -278,7 +277,7 @@ def _open_place(place: Place, options: Options) -> Source:
             raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
         raise UnknownSourceError(
             f"{place.name} is of no known kind, by name or first bytes: {', '.join(each.name for each in FORMATS)} and pictures can be "
-            "read; for raw binary give --features and --dtype."
+            "read; for raw binary give --set features=… and --set dtype=…."
         )
     if options.member is not None and not found.member:
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")

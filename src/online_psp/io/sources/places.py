@@ -1,4 +1,4 @@
-"""Where data lies: local files, URLs, members of zip archives, pipes, memory; unpacked as it is read; and the files that a name stands for."""
+"""Where data lies: local files, URLs, members of zip archives, pipes, memory; and the files that a name stands for."""
 
 from __future__ import annotations
 
@@ -284,7 +284,6 @@ def zip_members(place: Place) -> list[str]:
 
 def in_zip(place: Place, member: str) -> Place:
     """A member of an archive; it can be read forward, and again."""
-    inside = Place(f"{place.name}::{member}", lambda: opened())
 
     def opened() -> BinaryIO:
         file = place.open()
@@ -299,7 +298,8 @@ def in_zip(place: Place, member: str) -> Place:
             raise
 
     with place.open() as file, zipfile.ZipFile(file) as archive:
-        inside.stored = archive.getinfo(member).file_size
+        size = archive.getinfo(member).file_size
+    inside = Place(f"{place.name}::{member}", opened, stored=size)
     return inside
 
 

@@ -126,6 +126,11 @@ class Position:
             self._digest, self._rows = digest_of(self._rows), ()
         return self._digest
 
+    @classmethod
+    def of_pipe(cls, row: int) -> Self:
+        """The position after some rows of a pipe, of which none is digested."""
+        return cls(Mark(row), Mark(row))
+
     def to_json(self) -> list[Any]:
         """As it is stored in a checkpoint."""
         return [list(self.end), list(self.start), self.digest]
@@ -289,7 +294,9 @@ class Source:
             except (SourceError, KeyboardInterrupt):
                 raise
             except MemoryError:
-                raise SourceError(f"{self.name}, after row {at}: there is not enough memory to read on; try fewer at a time (--set block=…).") from None
+                raise SourceError(
+                    f"{self.name}, after row {at}: there is not enough memory to read on; try fewer at a time (--set block=…)."
+                ) from None
             except Exception as error:  # a library may raise anything for a damaged file
                 if self.foreign:
                     raise
