@@ -510,7 +510,7 @@ def npy_gzipped(folder: Path, X: Floats) -> Any:
     return folder / "x.npy.gz"
 
 
-@case(notes="read as .parquet, by its first bytes")
+@case(notes="read as parquet, by its first bytes")
 def parquet_under_the_name_of_text(folder: Path, X: Floats) -> Any:
     pq.write_table(pa.table(dict(zip(NAMES, X.T, strict=True))), folder / "x.csv")
     return folder / "x.csv"
@@ -705,7 +705,7 @@ def json_array(folder: Path, X: Floats) -> Any:
     return folder / "x.json"
 
 
-@case(r"x\.xls is a workbook of Excel 97 to 2003: save it as \.xlsx or \.csv")
+@case(r"x\.xls is not a whole workbook")
 def old_excel(folder: Path, X: Floats) -> Any:
     (folder / "x.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512))
     return folder / "x.xls"
@@ -808,13 +808,13 @@ def files_joined_with_their_names(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", [*text[:31], text[0], *text[31:]])
 
 
-@case(r"x\.csv: another line of names comes in the middle \(heat, depth, noise, …\), and it is not that of the first line")
+@case(r"x\.csv, line 33: another line of names comes in the middle \(heat, depth, noise, …\), and it is not that of the first line")
 def files_joined_with_names_in_another_order(folder: Path, X: Floats) -> Any:
     turned = [2, 0, 4, 1, 3]
     return put(folder / "x.csv", [*lines(X[:31]), *lines(X[31:, turned], names=[NAMES[i] for i in turned])])
 
 
-@case(r"x\.csv: the numbers in column 4 \('noise'\) have a unit beside them \(0\.101015 %\): take it away, or leave the column out")
+@case(r"x\.csv: column 4 \('noise'\) is text \('0\.101015 %', …\): leave it out")
 def numbers_with_a_unit(folder: Path, X: Floats) -> Any:
     text = lines(X)
     return put(folder / "x.csv", [text[0], *(line + " %" for line in text[1:])])
@@ -884,7 +884,7 @@ def cell_ranger_folder_without_genes(folder: Path, X: Floats) -> Any:
     return folder
 
 
-@case(r"x\.csv, row 26 \(line 27\): it has 1 value where 5 are expected")
+@case(r"x\.csv, line 27: a quotation mark begins a cell there, and nothing closes it")
 def a_quotation_mark_that_nothing_closes(folder: Path, X: Floats) -> Any:
     text = lines(X)
     return put(folder / "x.csv", [*text[:26], '"' + text[26], *text[27:]])
@@ -901,7 +901,7 @@ def a_delimiter_that_is_not_tried(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X, "~"))
 
 
-@case(r"x\.arrow is an Arrow stream, which has no index: write it as Parquet or as an Arrow file")
+@case()
 def an_arrow_stream(folder: Path, X: Floats) -> Any:
     table = pa.table(dict(zip(NAMES, X.T, strict=True)))
     with pa.OSFile(str(folder / "x.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:

@@ -17,7 +17,7 @@ from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
 from online_psp.io import runs
 from online_psp.io.sources import SourceError, open_source
-from online_psp.io.sources._source import Chunk, Source
+from online_psp.io.sources.source import Chunk, Mark, Source
 from tests.command import data, psp, write_csv
 
 # Pipes
@@ -26,22 +26,15 @@ from tests.command import data, psp, write_csv
 def pipe(X: Floats, arrivals: list[int], hook: Any = None) -> Source:
     """A pipe in which so many rows are there at each look, and then no more for a while: what `Source.blocks` promises of slow sources."""
 
-    def read(start: int, size: int, deadline: Any = None) -> Iterator[Chunk]:
-        waiting, at = 0, start
+    def read(begin: Mark) -> Iterator[Chunk]:
+        at = begin.row
         for number, rows in enumerate(arrivals):
             if hook is not None:
                 hook(number)
-            waiting += rows
-            while waiting >= size or (waiting and deadline is not None and deadline()):
-                taken = min(size, waiting)
-                yield Chunk(taken, X[at : at + taken], {})
-                at, waiting = at + taken, waiting - taken
-            if not waiting and deadline is not None:
-                yield Chunk(0, X[:0], {})
-        if waiting:
-            yield Chunk(waiting, X[at : at + waiting], {})
+            yield Chunk(rows, X[at : at + rows])
+            at += rows
 
-    return Source("a pipe", X.shape[1], np.dtype(np.float64), read, once=True)
+    return Source("a pipe", X.shape[1], np.dtype(np.float64), read, once=True, foreign=True)
 
 
 def test_a_slow_pipe_is_saved_when_it_is_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +73,7 @@ def test_a_signal_saves_what_has_arrived(tmp_path: Path) -> None:
         runs.fit_stream(pipe(X, [10] * 90, hook), tmp_path / "m.psp", OnlinePCA(3))
     run = runs.reopen(tmp_path / "m.psp")
     assert run.row == run.model.n_samples_seen_ == 80
-    rest = runs.fit_stream(pipe(X[80:], [820]), tmp_path / "m.psp", resume=True, at_end=True)
+    rest = runs.fit_stream(pipe(X, [900]), tmp_path / "m.psp", resume=True)
     assert rest.n_samples_seen_ == 900
     np.testing.assert_allclose(rest.components_, OnlinePCA(3).fit(X).components_, atol=1e-10)
 
@@ -283,20 +276,6 @@ def test_any_model_can_be_updated(tmp_path: Path) -> None:
 def _saved(tmp_path: Path) -> Path:
     OnlinePCA(2).fit(data(20, 4)).save(tmp_path / "saved.psp")
     return tmp_path / "saved.psp"
-
-
-def test_a_pipe_that_continues_needs_no_header(tmp_path: Path) -> None:
-    X = data(500, 5)
-    lines = [line + "\n" for line in lines_of(X)]
-    for rest in (lines[301:], [lines[0], *lines[301:]]):
-        psp("fit", "-", "-k", 2, "-o", tmp_path / "m.psp", "-q", "--force", input="".join(lines[:301]))
-        psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume", "--set", "at_end=yes", input="".join(rest))
-        found = OnlinePCA.load(tmp_path / "m.psp")
-        assert found.n_samples_seen_ == 500
-        np.testing.assert_allclose(found.components_, OnlinePCA(2).fit(X).components_, atol=1e-9)
-        assert list(found.feature_names_in_) == ["x0", "x1", "x2", "x3", "x4"]
-    said = psp("fit", "-", "-o", tmp_path / "m.psp", "-q", "--resume", "--set", "at_end=yes", input="1,2,3\n4,5,6\n", code=1).stderr
-    assert "had 5 features" in said
 
 
 def test_an_update_matches_columns_by_name(tmp_path: Path) -> None:

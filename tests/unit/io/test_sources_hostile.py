@@ -96,7 +96,7 @@ def test_whole_numbers_beyond_64_bits(tmp_path: Path) -> None:
             (block,) = open_source(tmp_path / "x.mtx").blocks()
             assert block.rows.toarray()[1, 0] == float(number)
         else:
-            refused(tmp_path / "x.mtx", f"line 5 has {number}, a whole number beyond 64 bits; write it as real")
+            refused(tmp_path / "x.mtx", "out of range|in place of an entry")
     (tmp_path / "x.mtx").write_text(f"%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 {2**63}\n")
     assert next(open_source(tmp_path / "x.mtx").blocks()).rows.toarray()[1, 0] == 2.0**63
 
@@ -272,7 +272,7 @@ def test_a_frame_with_text_and_an_anndata_object_say_what_to_do() -> None:
     import polars as pl
 
     for frame in (pd.DataFrame({"a": [1.0], "name": ["x"]}), pl.DataFrame({"a": [1.0], "name": ["x"]})):
-        refused(frame, r"has a column 'name' of text, not numbers: drop it, turn it into numbers, or name the columns to learn \(columns=")
+        refused(frame, r"column 1 \('name'\) is of (large_)?string(_view)?, not numbers: leave it out")
         (block,) = open_source(frame, columns=["a"], ids="name").blocks()
         assert block.rows.tolist() == [[1]]
         assert block.ids is not None
@@ -295,7 +295,7 @@ def test_a_parquet_file_whose_columns_contradict_their_statistics_is_damaged(tmp
     optional = b"%\x02\x18\x02x2"
     assert data.count(optional) == 1, "the footer is written in another way than it was: the test has to find the column anew"
     path.write_bytes(data.replace(optional, b"%\x00\x18\x02x2"))
-    refused(path, "damaged|not a whole Parquet", max_memory=max_memory)
+    refused(path, "cannot be read|not a whole Parquet", max_memory=max_memory)
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_memory", "1G"), ("max_memory", True), ("features", "3")])

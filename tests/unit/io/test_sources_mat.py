@@ -86,8 +86,25 @@ def test_text_and_version_73_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is text, not a matrix"):
         open_source(str(tmp_path / "x.mat"))
     (tmp_path / "y.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + struct.pack("<H", 0x0200) + b"IM" + bytes(400))
-    with pytest.raises(SourceError, match="option -v7"):
+    with pytest.raises(SourceError, match="not a whole HDF5 file"):
         open_source(str(tmp_path / "y.mat"))
+
+
+def test_files_of_matlab_73(tmp_path: Path) -> None:
+    """HDF5 behind a header of text; columns come one after the other, and sparse matrices are in three arrays."""
+    h5py = pytest.importorskip("h5py")
+    X, S = table(), sparse.csc_array(np.where(table(50, 30) > 1, table(50, 30), 0))
+    with h5py.File(tmp_path / "x.mat", "w", userblock_size=512) as file:
+        file["fea"] = X.T
+        file["name"] = np.frombuffer(b"abc", np.uint8).astype(np.uint16)[:, np.newaxis]
+        file["name"].attrs["MATLAB_class"] = np.bytes_("char")
+        group = file.create_group("S")
+        group.attrs["MATLAB_sparse"] = np.uint64(50)
+        group["data"], group["ir"], group["jc"] = S.data, S.indices.astype(np.uint64), S.indptr.astype(np.uint64)
+    with (tmp_path / "x.mat").open("r+b") as raw:
+        raw.write(b"MATLAB 7.3 MAT-file".ljust(124) + struct.pack("<H", 0x0200) + b"IM")
+    np.testing.assert_array_equal(rows_of(tmp_path / "x.mat"), X)
+    np.testing.assert_array_equal(rows_of(f"{tmp_path / 'x.mat'}::S"), S.toarray())
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:

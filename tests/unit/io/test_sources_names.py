@@ -15,8 +15,6 @@ from scipy import sparse
 
 from online_psp.io.sources import SourceError, UnknownSourceError, column_list, open_source
 from tests.contract.test_sources import MAKERS, N, data, opened, ten_x, write_anndata
-from tests.messy_files import Case, clean
-from tests.messy_tables import CASES
 
 
 def nullable(group: h5py.Group, name: str, values: list[str], missing: tuple[int, ...] = ()) -> None:
@@ -152,22 +150,6 @@ def test_data_sets_are_read_by_the_same_reader(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,x\n")
     with pytest.raises(SourceError, match=r"x\.csv, row 2 \(line 3\): it has the text 'x' in column 1 \('b'\)"):
         load(tmp_path / "x.csv")
-
-
-TEXT = [
-    each
-    for each in CASES
-    if each.said is None and not any(word in each.name for word in ("parquet", "zstd", "npy", "excel", "hdf5", "cell_ranger"))
-]
-
-
-@pytest.mark.parametrize("each", TEXT, ids=[each.name for each in TEXT])
-def test_text_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: Case) -> None:
-    from online_psp.io.sources import _cells
-
-    monkeypatch.setattr(_cells, "WITH_ARROW", False)
-    source = open_source(each.write(tmp_path, clean()), **each.options)
-    np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(17)]), clean())
 
 
 def test_the_makers_are_opened_as_they_were(tmp_path: Path) -> None:

@@ -223,20 +223,20 @@ def test_matrix_market_fields_and_symmetries(tmp_path: Path) -> None:
         ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 2\n", "complex numbers, not real ones; write their real parts"),
         ("%%MatrixMarket matrix coordinate complex hermitian\n1 1 1\n1 1 1 2\n", "complex numbers"),
         ("%%MatrixMarket matrix coordinate quaternion general\n1 1 1\n", "of a kind that is not read here"),
-        ("%%MatrixMarket matrix array real symmetric\n1 1\n1\n", "of a kind that is not read here"),
         ("%%MatrixMarket matrix coordinate real general\n", "line 2 should have its sizes"),
         ("%%MatrixMarket matrix coordinate real general\n% x\n3 3\n", "line 3 should have its sizes"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n", "it has 1 entries, and should have 2"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 1 1.0\n1 2 1.0\n", "it has 2 entries, and should have 1"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n4 1 1.0\n", "entry 1 is in row 4, and there are 3"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 0 1.0\n", "entry 1 is in column 0, and there are 3"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 1.5 1.0\n", "entry 1 is in column 1.5"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 1\nnan 1 1.0\n", "entry 1 is in row nan"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n2 2 4.4e-", "line 4 has '4.4e-' in place of a number"),
-        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n2 2\n", "line 4 has 2 numbers where 3 are expected"),
-        ("%%MatrixMarket matrix coordinate integer general\n3 3 1\n1 1 1.5\n", "line 3 has '1.5' in place of a number"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n", "Truncated file"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 1 1.0\n1 2 1.0\n", "Too many lines"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n4 1 1.0\n", "Row index out of bounds"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 0 1.0\n", "Column index out of bounds"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 1.5 1.0\n", "line 3 has '1 1.5 1.0' in place of an entry"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 1\nnan 1 1.0\n", "line 3 has 'nan 1 1.0'"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n2 2 4.4e-", "line 4 has '2 2 4.4e-' in place of an entry"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n2 2 1e", "line 4 has '2 2 1e' in place of an entry"),
+        ("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n2 2\n", "line 4 has '2 2' in place of an entry"),
+        ("%%MatrixMarket matrix coordinate integer general\n3 3 1\n1 1 1.5\n", "line 3 has '1 1 1.5' in place of an entry"),
         ("%%MatrixMarket matrix coordinate real symmetric\n3 2 1\n1 1 1.5\n", "symmetric, with 3 rows and 2 columns"),
-        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", "it has 3 values, and should have 4"),
+        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", "Truncated file"),
         ("%%MatrixMarket matrix coordinate real general\n3 0 0\n", "table of rows and features"),
     ],
 )
@@ -355,11 +355,11 @@ def test_hdf5_groups_that_do_not_tell_their_samples(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=message):
             open_source(path)
     written([200, 300], table=np.zeros((2, 2)))
-    with pytest.raises(UnknownSourceError, match=r"has 2 tables \(/m, /m/table\); name the one to read"):
+    with pytest.raises(UnknownSourceError, match=r"has 2 tables \(m .*, m/table .*\); name the one to read"):
         open_source(path)
     with h5py.File(tmp_path / "none.h5ad", "w") as file:
         file["obs"] = np.zeros(3)
-    with pytest.raises(UnknownSourceError, match="no array '/X'"):
+    with pytest.raises(UnknownSourceError, match="no array 'X'"):
         open_source(tmp_path / "none.h5ad")
 
 

@@ -22,8 +22,10 @@ from online_psp.io.sources.places import Place, local
 from online_psp.io.sources.source import Source, SourceError, check_shape, sliced, working_dtype
 from online_psp.io.sources.sparse import damaged, open_sparse, reading
 
-_NUMBER = rb"[+-]?(?:\d{1,20}(?:\.\d{0,25})?|\.\d{1,25})(?:e[+-]?\d{1,5})?|[+-]?(?:nan|inf(?:inity)?)"
-_NUMBERS = re.compile(rb"(?>\s*+(?>%s)(?=\s))*+\s*+" % _NUMBER, re.IGNORECASE)
+_INTEGER = rb"[+-]?\d{1,19}"
+_REAL = rb"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:e[+-]?\d{1,5})?|[+-]?(?:nan|inf(?:inity)?)"
+_VALUES = {"real": _REAL, "double": _REAL, "integer": _INTEGER, "unsigned-integer": _INTEGER, "pattern": None}
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 _PIECE = 1 << 24
 _MOST_NAMES = 1 << 28  # bytes; if names are cut off here, they no longer fit the matrix, which is an error
 _KIND = "Matrix Market file"
@@ -65,31 +67,44 @@ def _read(place: Place, options: Options) -> Any:
         words = banner.decode("ascii", "replace").lower().split()
         if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
             raise damaged(name, "its first line is not that of one", _KIND)
-        if "complex" in words:
+        layout, field, symmetry = words[2:]
+        if field == "complex":
             raise SourceError(f"{name} holds complex numbers, not real ones; write their real parts, or their sizes, to a file.")
+        if layout not in ("coordinate", "array") or field not in _VALUES or symmetry not in _SYMMETRIES:
+            raise SourceError(f"{name} is a Matrix Market file of a kind that is not read here, {layout} {field} {symmetry}.")
         line, text = 2, file.readline(_PIECE)
         while text.startswith(b"%") or text.isspace():
             line, text = line + 1, file.readline(_PIECE)
         sizes = [int(size) for size in text.split() if size.isdigit()]
-        coordinates = words[2] == "coordinate"
-        if len(sizes) != len(text.split()) or len(sizes) != (3 if coordinates else 2):
+        if len(sizes) != len(text.split()) or len(sizes) != (3 if layout == "coordinate" else 2):
             raise damaged(name, f"line {line} should have its sizes", _KIND)
-        needed = 8 * sizes[0] + 96 * sizes[2] if coordinates else 16 * sizes[0] * sizes[1]
-        options.check(needed, f"the {'matrix' if coordinates else 'table'}, which is read as a whole,", name)
-        most = 200 * (sizes[2] if coordinates else sizes[0] * sizes[1]) + _PIECE
+        if symmetry != "general" and sizes[0] != sizes[1]:
+            raise damaged(name, f"it is {symmetry}, with {sizes[0]} rows and {sizes[1]} columns", _KIND)
+        needed = 8 * sizes[0] + 96 * sizes[2] if layout == "coordinate" else 16 * sizes[0] * sizes[1]
+        options.check(needed, f"the {'matrix' if layout == 'coordinate' else 'table'}, which is read as a whole,", name)
         whole = io.BytesIO()
         whole.write(banner + text)
-        while (piece := file.read(_PIECE)) and whole.tell() <= most:
+        rows = _rows(layout, _VALUES[field])
+        while piece := file.read(_PIECE):
             piece += file.readline(_PIECE)
             piece += b"" if piece.endswith(b"\n") else b"\n"
-            if not (found := _NUMBERS.match(piece)) or found.end() < len(piece):
-                stop = found.end() if found else 0
-                wrong = piece[stop:].split(maxsplit=1)[0][:40].decode("ascii", "replace")
-                raise damaged(name, f"line {line + 1 + piece.count(10, 0, stop + 1)} has {wrong!r} in place of a number", _KIND)
+            stop = found.end() if (found := rows.match(piece)) else 0
+            if stop < len(piece):
+                wrong = piece[stop : piece.find(b"\n", stop)].strip()[:40].decode("ascii", "replace")
+                raise damaged(name, f"line {line + 1 + piece.count(10, 0, stop)} has {wrong!r} in place of an entry", _KIND)
+            options.check(whole.tell(), "its text", name)
             whole.write(piece)
             line += piece.count(b"\n")
     whole.seek(0)
     return mmread(whole)
+
+
+def _rows(layout: str, value: bytes | None) -> re.Pattern[bytes]:
+    """Lines of whole entries, which are all that SciPy gets."""
+    cells = [rb"\d{1,18}"] * 2 if layout == "coordinate" else []
+    cells += [] if value is None else [value]
+    row = rb"[ \t]++".join(rb"(?>" + cell + rb")" for cell in cells)
+    return re.compile(rb"(?>[ \t]*+(?:" + row + rb")?+[ \t\r]*+\n)*+", re.IGNORECASE)
 
 
 class _Beside(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,7 +23,8 @@ _NUMBER = re.compile(
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+,\d+|,\d+|\d+,?)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 _ONE_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _WORDS = {"true": "1", "false": "0"}
-_EITHER = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)  # 1,234 is 1234 or 1.234
+_EITHER = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII) for sign in ",."}  # 1,234 is 1234 or 1.234
+_SHORT = re.compile(r"[+-]?\d{1,3}", re.ASCII)
 _MOST_CELLS = 2000  # cells to look at
 _ACCIDENTS = 4  # up to this many numbers with such a sign may be accidents, such as a stray space, and no way of writing thousands
 
@@ -104,9 +106,16 @@ def signs_of(rows: Sequence[list[str]], delimiter: str, decimal: str | None, tho
             score = sum(is_number(cell, signs) for cell in looked_at)
             if score > most + (0 if signs.thousands in (",", ".") else _ACCIDENTS):
                 best, most = signs, score
-    commas = [cell for cell in having if "," in cell and may_be_number(cell)] if decimal is None and best == (",", None) else []
-    if commas and delimiter != ";" and all(map(_EITHER.fullmatch, commas)):
-        example = commas[0]
-        two = f"{example!r} may be {example.replace(',', '')} or {example.replace(',', '.')}"
-        raise UnknownSourceError(f"{name}: {two}; say which: --set thousands=, or --set decimal=,")
+    sign = best.decimal
+    if decimal is None and best.thousands is None and (sign == ",") != (delimiter == ";"):  # semicolons go with decimal commas
+        cells = [cell for cell in having if sign in cell and may_be_number(cell)]
+        if cells and all(map(_EITHER[sign].fullmatch, cells)) and (sign == "," or _short_and_long(rows)):
+            two = f"{cells[0]!r} may be {cells[0].replace(sign, '')} or {cells[0].replace(',', '.')}"
+            raise UnknownSourceError(f"{name}: {two}; say which: --set thousands={sign} or --set decimal={sign}")
     return best
+
+
+def _short_and_long(rows: Sequence[list[str]]) -> bool:
+    """Whether a column has both 987 and 1.234: numbers around a thousand may look like this, numbers with three decimals never do."""
+    columns = itertools.zip_longest(*rows, fillvalue="")
+    return any(any(map(_SHORT.fullmatch, column)) and any(map(_EITHER["."].fullmatch, column)) for column in columns)

@@ -25,6 +25,7 @@ from online_psp.io.sources.options import Options, TextOptions
 from online_psp.io.sources.pictures import SUFFIXES as PICTURES
 from online_psp.io.sources.pictures import open_pictures
 from online_psp.io.sources.places import (
+    PIECE,
     Place,
     check_copies,
     expand,
@@ -35,6 +36,7 @@ from online_psp.io.sources.places import (
     natural_key,
     remote,
     similar,
+    some,
     split_member,
     zip_members,
 )
@@ -238,7 +240,8 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
     place = Place(name, lambda: stream, once=True)
     clear: Any = place.clear()
     feed = Feed(place, clear)
-    feed.seen = clear.read1(1 << 16)
+    while len(feed.seen) < 16 and b"\n" not in feed.seen and (piece := some(clear, PIECE)):
+        feed.seen += piece
     found = by_head(feed.seen, name) if feed.seen else TEXT
     if isinstance(found, str) or (found is not None and not found.pipe):
         what = found if isinstance(found, str) else found.name
@@ -286,7 +289,8 @@ def _open_place(place: Place, options: Options) -> Source:
     except UnknownSourceError:
         raise
     except SourceError:
-        if named is found and found.magic and place.path is not None and place.path.is_file() and by_content(place) in (TEXT, JSON):
+        binary = named is found and found.magic and found.name != "matrix market"
+        if binary and place.path is not None and place.path.is_file() and by_content(place) in (TEXT, JSON):
             raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
         raise
     if found is not named:

@@ -331,7 +331,7 @@ def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: s
     usable = [at for at in range(dialect.width) if at not in dialect.left_out]
     choice = choose(options.wanted, names, dialect.width, name, usable)
     wrong = {at: dialect.text[at] for at in choice.features if at in dialect.text}
-    if wrong and dialect.width == 1:
+    if wrong and dialect.width == 1 and options.text.delimiter is None:
         raise SourceError(
             f"{name} has no numbers in its first rows ({dialect.text[0][:40]!r}, …), read as one column; name its delimiter if it has "
             "another (--delimiter)."
