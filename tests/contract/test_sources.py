@@ -402,7 +402,7 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "extra", "name"), [("pyarrow", "arrow", "x.parquet"), ("h5py", "hdf5", "x.h5"), ("zarr", "zarr", "x.zarr")]
+    ("module", "extra", "name"), [("python_calamine", "excel", "x.xlsx"), ("h5py", "hdf5", "x.h5"), ("zarr", "zarr", "x.zarr")]
 )
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str, name: str) -> None:
     real = builtins.__import__

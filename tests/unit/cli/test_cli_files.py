@@ -43,19 +43,6 @@ def test_columns_may_be_given_several_times(table: Path, tmp_path: Path) -> None
     assert OnlinePCA.load(tmp_path / "m.psp").feature_names_in_.tolist() == ["depth", "heat", "noise"]
 
 
-def test_a_line_that_was_held_back_is_told(tmp_path: Path) -> None:
-    for i, part in enumerate((clean()[:30], clean()[30:])):
-        put(tmp_path / f"{i}.csv", "\n".join(lines(part)))
-    for sources, rows in ((["0.csv"], 29), (["0.csv", "1.csv"], 58)):
-        output = tmp_path / f"{rows}.psp"
-        code, _, said = run("fit", *(tmp_path / name for name in sources), "-k", 1, "-o", output, "--set", "final=no")
-        assert code == 0, said
-        assert OnlinePCA.load(output).n_samples_seen_ == rows
-        assert said.count("has no line end and was held back") == len(sources), said
-    code, _, said = run("transform", output, tmp_path / "0.csv", "-o", "-", "--set", "final=no")
-    assert said.count("has no line end and was held back") == 1, said
-
-
 def test_a_missing_value_has_ways_on_that_work(tmp_path: Path) -> None:
     text = lines(clean())
     text[8] = "-," + text[8].partition(",")[2]
@@ -69,21 +56,6 @@ def test_a_missing_value_has_ways_on_that_work(tmp_path: Path) -> None:
         code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "--na-values", "-", *ways)
         assert code == 0, said
         assert OnlinePCA.load(model).n_samples_seen_ == rows
-
-
-def test_a_number_that_may_stand_for_nothing_is_told_once(tmp_path: Path) -> None:
-    holed = clean()
-    holed[[4, 50], 2] = -999.0
-    source, model = put(tmp_path / "x.csv", lines(holed)), tmp_path / "m.psp"
-    code, _, said = run("fit", source, "-k", 2, "-o", model, "--set", "block=9", "-q")
-    assert code == 0
-    assert said.count("-999 in column 2 ('heat') is far from its other values") == 1, said
-    code, _, said = run("fit", source, "-k", 2, "-o", model, "--force", "-q", "--na-values", "-999", "--on-bad-row", "skip")
-    assert code == 0, said
-    assert "far from" not in said
-    assert OnlinePCA.load(model).n_samples_seen_ == 58
-    _, _, said = run("fit", put(tmp_path / "y.csv", lines(clean())), "-k", 2, "-o", tmp_path / "n.psp", "-q")
-    assert said == "", f"nothing stands for a missing value here: {said}"
 
 
 @pytest.mark.parametrize("ending", ["npy", "parquet", "jsonl", "npz"])
@@ -253,7 +225,7 @@ def test_rows_of_a_workbook_that_are_skipped_are_part_of_a_run(tmp_path: Path) -
     assert "'broken'" in run(*fit)[2]
     code, _, err = run(*fit, "--resume", "--set", "skip_rows=5")
     assert code == 1
-    assert "The source was read with skip rows: none, and now with skip rows: 5." in err
+    assert "The source was read with lines before the rows: 0, and now with lines before the rows: 5." in err
 
 
 def test_a_library_that_cannot_be_loaded_is_one_sentence() -> None:

@@ -296,7 +296,7 @@ def _open_place(place: Place, options: Options) -> Source:
     if found is not named:
         source.notes.append(f"read as {found.name}, by its first bytes")
     idle = [name for name, value in options.text._asdict().items() if value not in (None, 0, []) and name not in found.heeds]
-    source.warnings.extend(f"--{name.replace('_', '-')} is for text, and has no effect on {source.name}" for name in idle)
+    source.warnings.extend(f"{name} is for text, and has no effect on {source.name}" for name in idle)
     return source
 
 

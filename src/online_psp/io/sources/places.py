@@ -135,11 +135,13 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         try:
             data = some(self.inner, len(buffer))
-        except _DAMAGE as error:
+        except _DAMAGE:
             if not isinstance(self.inner, zipfile.ZipExtFile) and not self.place.packed:
                 raise
             kind = self.place.packed or "zip"
-            raise SourceError(f"{self.place.name}: the compressed data ({kind}) is damaged or cut short ({reason(error)}).") from None
+            raise SourceError(
+                f"{self.place.name}: the compressed data ({kind}) is damaged or cut short; write or download it again."
+            ) from None
         buffer[: len(data)] = data
         return len(data)
 

@@ -68,11 +68,11 @@ class Feed:
         """The first bytes, and whether they are all. Of a pipe, only as many lines as needed are read: more may take long to arrive."""
         longest = longest_line(options)
         if self.stream is not None:
-            while piece := some(self.stream, PIECE):
+            while _enough(_contents(self.seen, options.text.skip_rows or 0)) is None and len(self.seen) <= 4 * longest:
+                if not (piece := some(self.stream, PIECE)):
+                    return self.seen, True
                 self.seen += piece
-                if _enough(_contents(self.seen, options.text.skip_rows or 0)) is not None or len(self.seen) > 4 * longest:
-                    return self.seen, False
-            return self.seen, True
+            return self.seen, False
         head = self.place.head()
         if len(head) < HEAD:
             return head, True
