@@ -143,13 +143,9 @@ def _append_csv(file: BinaryIO, target: Path, parts: Parts, table: Table) -> Non
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    from online_psp.io.sources import MissingExtraError
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'online-psp[arrow]'.") from None
     return pa, pq
 
 
