@@ -44,6 +44,7 @@ _FEW = 4  # systems are corrected by the missing values where these are fewer th
 _FADE = 0.5  # share of what is known of a feature's predictions that is left after a block in which it is always observed
 _SWEEPS = 3  # fillings of the first rows
 _SAMPLED = 48  # patterns of missing values whose posterior covariances are averaged
+_PART = 8  # a block is divided where features cease to be observed, unless a part would be less than one over this
 _NOISES = 33  # multiples of the noise that are tried
 _LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding
 _DENSE = 6  # features, in multiples of the directions kept, up to which matrices of all features are formed
@@ -51,6 +52,10 @@ _MORE = 16  # directions found beyond those kept
 _ROUNDING = 1e-12  # relative to the largest variance
 _CHUNK = 1 << 22  # numbers in a temporary array
 _TINY = float(np.finfo(np.float64).tiny)
+
+
+LEAST = 0.1
+"""`least` of `fill` for models that leave directions out, chosen on other data than the tests'."""
 
 
 class Gaussian(NamedTuple):
@@ -243,7 +248,16 @@ def expect(model: Gaussian, rows: Floats, observed: Mask) -> Expected:
     return Expected(along, expected, np.where(counts > 0, likely, 0.0), distances)
 
 
-def fill(directions: Floats, variances: Floats, variance: Floats, trust: Trust, rows: Floats, observed: Mask, weights: Floats) -> Filled:
+def fill(
+    directions: Floats,
+    variances: Floats,
+    variance: Floats,
+    trust: Trust,
+    rows: Floats,
+    observed: Mask,
+    weights: Floats,
+    least: float = 0.0,
+) -> Filled:
     """Complete the rows of a block.
 
     Parameters
@@ -258,7 +272,15 @@ def fill(directions: Floats, variances: Floats, variance: Floats, trust: Trust, 
         Centred; 0 where nothing is observed.
     observed : (n, D)
     weights : (n,)
+    least : float
+        Least share of rows by which values are divided, in multiples of that of the median feature. Where directions are left out after
+        each block, the noise of features that a block observes but a few times is not averaged over blocks: `LEAST`.
     """
+    at = _change(observed)
+    if at:
+        one = fill(directions, variances, variance, trust, rows[:at], observed[:at], weights[:at], least)
+        two = fill(directions, variances, variance, one.trust, rows[at:], observed[at:], weights[at:], least)
+        return Filled(np.concatenate([one.rows, two.rows]), np.append(one.weights, two.weights), one.apart + two.apart, two.trust)
     total = float(weights.sum())
     seen, lost = weights @ observed, weights @ ~observed
     some = seen > 0
@@ -276,28 +298,30 @@ def fill(directions: Floats, variances: Floats, variance: Floats, trust: Trust, 
     trust = Trust(fade * trust.products + weights @ (rows * predicted), fade * trust.squares + weights @ (predicted * predicted))
     slopes = np.where(some, trust.slopes, 1.0)
     divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
+    squares = np.where(some, (1.0 + divided) * (weights @ rows**2), total * variance)
+    divided = np.minimum(divided, max(1.0 / max(least * float(np.median(share)), _TINY) - 1.0, 0.0))
     filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
     spread = _spread(model, total * solved.posterior, ~some)
-    squares = np.where(some, (1.0 + divided) * (weights @ rows**2), total * variance)
     apart = weights @ filled**2 + np.einsum("ij,ij->j", spread, spread) - squares
     return Filled(np.concatenate([filled, spread]), np.append(weights, np.ones(len(spread))), apart, trust)
 
 
 def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -> tuple[Floats, Floats, Filled]:
     """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
-    D, total = rows.shape[1], float(weights.sum())
-    share = np.maximum(weights @ observed / total, _TINY)
+    D, total, nothing = rows.shape[1], float(weights.sum()), no_trust(rows.shape[1])
+    dense, share = D <= _DENSE * rank, np.maximum(weights @ observed / total, _TINY)
+    least = 0.0 if dense else LEAST
     variance = (weights @ rows**2) / share / total
-    inflated, nothing = rows / share, no_trust(D)
+    inflated = rows / np.maximum(share, least * float(np.median(share)))
     made = Filled(inflated, weights, weights @ inflated**2 - total * variance, nothing)
-    if D <= _DENSE * rank:  # holes may be shared: products of two features over the rows that have both
+    if dense:  # holes may be shared: products of two features over the rows that have both
         both = matmul(observed.T * weights, observed.astype(np.float64))
         products = matmul(rows.T * weights, rows)
         directions, variances = _leading(np.where(both > 0, products / np.where(both > 0, both, 1.0), 0.0) * total, rank)
     else:
         directions, variances = leading_of_filled(made, rank)
     for _ in range(_SWEEPS):
-        made = fill(directions, variances / total, variance, nothing, rows, observed, weights)
+        made = fill(directions, variances / total, variance, nothing, rows, observed, weights, least)
         directions, variances = leading_of_filled(made, rank)
     return directions, variances, made
 
@@ -329,6 +353,17 @@ def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
     values, vectors = eigh(0.5 * (matrix + matrix.T), subset_by_index=(max(D - rank, 0), D - 1))
     known = values > max(_ROUNDING * float(values[-1]), _TINY)
     return np.ascontiguousarray(vectors[:, known].T[::-1]), values[known][::-1]
+
+
+def _change(observed: Mask) -> int:
+    """The row at which features begin or cease to be observed for the rest of a block, as when sensors go off; 0 if none do."""
+    n = len(observed)
+    if n < _PART or observed.all():
+        return 0
+    changes = observed[1:] != observed[:-1]
+    at, counts = np.unique(np.argmax(changes[:, changes.sum(axis=0) == 1], axis=0) + 1, return_counts=True)
+    inside = (at >= n // _PART) & (at <= n - n // _PART)
+    return int(at[inside][np.argmax(counts[inside])]) if inside.any() else 0
 
 
 def _image(stacked: Floats, apart: Floats, span: Floats) -> Floats:

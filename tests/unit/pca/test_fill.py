@@ -141,3 +141,23 @@ def test_rows_without_any_value_and_features_that_do_not_vary() -> None:
 
 def test_a_row_with_few_values_is_filled_with_few_directions() -> None:
     assert len(gaussian(np.eye(10, 40), np.arange(10.0, 0.0, -1.0), 60.0, 0.2).directions) == 2
+
+
+def test_features_that_cease_within_the_block_keep_their_covariances() -> None:
+    rows, _, _ = spiked(4000, 30, 3, 7)
+    truth = rows.T @ rows / 4000
+    d, B = np.linalg.eigh(truth)
+    observed = np.ones(rows.shape, bool)
+    observed[1500:, :8] = False
+    made = fill(B[:, ::-1].T[:3], d[::-1][:3], rows.var(axis=0), no_trust(30), rows * observed, observed, np.full(4000, 1 / 4000))
+    found = (made.rows.T * made.weights) @ made.rows - np.diag(made.apart)
+    assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
+
+
+def test_a_feature_seen_a_few_times_is_divided_by_no_less_than_asked() -> None:
+    rows, U, _ = spiked(400, 30, 3, 8)
+    observed = np.ones(rows.shape, bool)
+    observed[4:, 0] = False
+    made = fill(U.T[:0], np.zeros(0), rows.var(axis=0), no_trust(30), rows * observed, observed, np.full(400, 1 / 400), 0.1)
+    np.testing.assert_allclose(made.rows[:4, 0], 10.0 * rows[:4, 0])
+    assert made.rows[:, 1:] == pytest.approx(rows[:, 1:])
