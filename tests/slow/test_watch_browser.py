@@ -284,7 +284,7 @@ def test_the_page_fits_its_window(browser: Browser, fit: PipedFit, width: int, d
     try:
         arrived(browser, fit)
         browser.open_alarm()
-        assert browser.js("return document.documentElement.scrollWidth") <= width, "the page is wider than its window"
+        wait_for(lambda: browser.js("return document.documentElement.scrollWidth") <= width, "a page that is not wider than its window")
         red, ink = (
             int(browser.js(f"return getComputedStyle(document.body).{name}.match(/\\d+/)[0]")) for name in ("backgroundColor", "color")
         )

@@ -180,7 +180,12 @@ def _add(state: ChartState, rows: Floats, run_length: float) -> ChartState:
     if state.limits is not None:
         center, far = state.limits.center, _CLIP * state.limits.spread
     else:
-        center, far = state.frame.nominal * np.array([[1.0], [_CLIP]])
+        # Since the last alarm rows may lie far from the model, which learns them slowly: around themselves, then.
+        center = np.median(rows, axis=0) if batches == 1 else state.averages[-1]
+        usual, deviations = state.frame.nominal
+        first = parts["y2"].start  # squares of rows around another mean have a larger deviation
+        wider = np.sqrt(np.maximum(2.0 * center[first:] / usual[first:] - 1.0, 1.0))
+        far = _CLIP * np.concatenate([deviations[:first], deviations[first:] * wider])
     rows = np.clip(rows, center - far, center + far)
     mean, y = rows.mean(axis=0), rows[:, parts["y"]]
     cross = y.T @ (rows[:, parts["r"]] * (state.frame.around / _BATCH))

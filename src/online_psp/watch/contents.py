@@ -29,6 +29,7 @@ _AXES, _VARIANCES, _SCREE = 10, 8, 64
 _PICTURES, _LISTED, _LOADINGS, _FEATURES = 24, 12, 8, 12
 _PIXELS = 96  # longest side of a picture
 _RATE = 10.0  # seconds over which the rate is measured
+_ROUNDING = 1e-15  # of the largest variance
 ALPHA = 0.01
 
 
@@ -154,6 +155,7 @@ class Contents:
         variances = model.explained_variance_[:_VARIANCES]
         point[:4] = row, when, 100.0 * model.explained_variance_ratio_.sum(), model.noise_variance_
         point[4 : 4 + len(variances)] = variances
+        point[3:][point[3:] <= _ROUNDING * variances.max(initial=0.0)] = math.nan  # nothing to show on a logarithmic axis
         self._readings.add(point)
 
     # What goes out

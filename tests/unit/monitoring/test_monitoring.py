@@ -233,6 +233,15 @@ def test_a_callable_sees_the_monitor_at_the_row_of_the_alarm() -> None:
     assert 1000 <= alarm.row < 1100
 
 
+def test_a_lasting_change_is_one_alarm() -> None:
+    """A model that forgets nothing learns a large change slowly; the charts compare with rows since the alarm, not with the model."""
+    X = World(5).rows(6000)
+    X[3000:, 4] += 12.0
+    monitor = Monitor(OnlinePCA(K))
+    monitor.update(X)
+    assert [3000 <= alarm.row < 3020 for alarm in monitor.alarms] == [True], monitor.alarms
+
+
 # Files
 
 

@@ -178,14 +178,14 @@ function show_alarms() {
   }))
   open_alarm(opened, false)
 }
-const titled = (each) => "Row " + whole(each.number) + ": " + KINDS[each.kind]
+const titled = (each) => "Row " + whole(each.number) + (data.clock === "date" && each.time !== null ? ", " + moment(each.time) : "") + ": " + KINDS[each.kind] + ": " + each.moved
 function open_alarm(number, focus) {
   const each = data.alarms.find((one) => one.number === number), detail = $("detail"), words = (text) => make("p", text, {class: "words"})
   opened = each ? number : null
   for (const button of $("alarms").querySelectorAll("button")) button.setAttribute("aria-expanded", String(button.dataset.number === String(opened)))
   detail.hidden = !each
   if (!each) return
-  detail.replaceChildren(make("h3", titled(each)), words("Found " + FOUND[each.chart] + ", " + plural(each.since, "row") + " after the change: " + each.moved + "."))
+  detail.replaceChildren(make("h3", titled(each)), words("Found " + FOUND[each.chart] + ", " + plural(each.since, "row") + " after the change."))
   if (each.label) detail.append(words("Raised by " + each.label + "."))
   if (each.shares.length) detail.append(words("What has changed most: " + each.shares.map(([name, share]) => name + " (" + percent(share, 0) + ")").join("; ") + "."))
   if (!each.features) return
