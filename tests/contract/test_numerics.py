@@ -28,7 +28,7 @@ STREAMS: dict[str, tuple[Floats, int]] = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "rate"), [(np.float64, None), (np.float64, 0.95), (np.float32, None)])
+@pytest.mark.parametrize(("dtype", "rate"), [(np.float64, None), (np.float64, 0.95), (np.float32, None), (np.float32, 0.95)])
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_hard_streams_give_an_orthonormal_basis_of_what_is_there(name: str, stream: str, dtype: Any, rate: float | None) -> None:

@@ -83,8 +83,11 @@ class StreamingAlgorithm(ABC):
         """Compress a whole block."""
 
     @abstractmethod
-    def _recur(self, first: int, last: int) -> None:
-        """The published update over samples `first` … `last`−1 of the block, with their `steps`; fills in their rows of `Y`."""
+    def _recur(self, first: int, last: int) -> bool:
+        """The published update over samples `first` … `last`−1 of the block, with their `steps`; fills in their rows of `Y`.
+
+        Returns whether the block must end here, because little is left of what it started from.
+        """
 
     @abstractmethod
     def _expand(self) -> None:
@@ -157,10 +160,10 @@ class StreamingAlgorithm(ABC):
                 state.steps[:, n] = self._default_step(t) if self._published else self._rates(t - 1, 1)[:, 0]
                 if not self._add(row):
                     raise not_finite(row, 0, self.dtype)
-                self._recur(n, n + 1)
+                full = self._recur(n, n + 1) or n + 1 == self.open_rows
                 self._n, self.t = n + 1, t
                 y: Array = state.Y[n].astype(self.dtype)
-                if self._n >= self.open_rows:
+                if full:
                     self._close()
                 return y
             except (ValueError, ArithmeticError) as error:

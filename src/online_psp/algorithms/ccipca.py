@@ -179,9 +179,10 @@ class CCIPCA(FrameAlgorithm):
         state.sigma2 = np.maximum(squares, max(1e-8 * float(squares.max()), 1e-300))
         return np.asarray(Y[-1])
 
-    def _recur(self, first: int, last: int) -> None:
+    def _recur(self, first: int, last: int) -> bool:
         state = self._state
         recur(state.x, state.steps, first, last, state.Z, state.sigma2, state.Y)
+        return False
 
     def _moved(self, m: int) -> Floats:
         Z = self._state.Z[:, :m]

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.similarity import SimilarityMatching, inverse, inverse_of
+from online_psp.algorithms.similarity import LITTLE, SimilarityMatching, inverse, inverse_of
 from online_psp.engine.checks import check_count, check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats, Rate
@@ -65,7 +65,7 @@ def reference_basis(state: FSMState) -> Floats:
 
 
 @kernel
-def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, Minv: Floats, Y: Floats) -> None:
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, Minv: Floats, Y: Floats) -> float:
     """Samples `first` … `last`−1 of a block, on small arrays only.
 
     Before sample s the weights are ``a W + Σ_{j<s} w_j y_j x_jᵀ``, where W are those at the start of the block.
@@ -79,9 +79,15 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, Minv: Floa
     Minv : (K, K), changed in place
     Y : (≥ last, K)
         Outputs; those of the samples before `first` are there.
+
+    Returns
+    -------
+    left : float
+        The share of the weights at the start of the block, W or M, that is left.
     """
     K = P.shape[1]
     h, z, w, a = np.empty(K), np.empty(K), np.empty(last), 1.0
+    left = 1.0
     for s in range(last):
         alpha, beta, y = steps[0, s], steps[1, s], Y[s]
         if s >= first:
@@ -112,9 +118,11 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, Minv: Floa
                     Minv[i, k] = Minv[i, k] / (1.0 - beta) - c * z[k]
         # W ← (1 − α) W + α y xᵀ
         a *= 1.0 - alpha
+        left *= 1.0 - max(alpha, beta)
         for j in range(s):
             w[j] *= 1.0 - alpha
         w[s] = alpha
+    return left
 
 
 class FSM(SimilarityMatching):
@@ -169,9 +177,9 @@ class FSM(SimilarityMatching):
         lateral = None if Minv0 is None else inverse(check_start(Minv0, "Minv0", (check_count(K, "K"), K)))
         super().__init__(K, D, (W0, lateral), gamma, (learning_rate, beta), block_size, dtype)
 
-    def _recur(self, first: int, last: int) -> None:
+    def _recur(self, first: int, last: int) -> bool:
         state = self._state
-        recur(self._P, self._G, state.steps, first, last, state.solver, state.Y)
+        return recur(self._P, self._G, state.steps, first, last, state.solver, state.Y) < LITTLE
 
     def _solver_of(self, R: Floats) -> Floats:
         return inverse_of(R)

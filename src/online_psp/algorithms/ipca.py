@@ -274,11 +274,12 @@ class IPCA(FrameAlgorithm):
         own: dict[str, Any] = {"S": np.diag(frame.sigma2), "N": np.zeros((K, K)), "shift": np.zeros(2)}
         return IPCABlock(**known, **own, P=np.zeros_like(frame.Y), T=np.zeros_like(frame.x))
 
-    def _recur(self, first: int, last: int) -> None:
+    def _recur(self, first: int, last: int) -> bool:
         state = self._state
         if first == 0:
             state.shift[:] = NOT_MADE, 0.0  # so that rounding cannot build up, at an amortised O(K²) per sample
         recur(state.x, state.steps, first, last, (state.P, state.T), (state.S, state.N, state.shift), state.Y)
+        return False
 
     def _moved(self, m: int) -> Floats:
         n = self._n

@@ -22,7 +22,9 @@ from online_psp.engine.symmetric import fill_upper
 from online_psp.engine.types import Array, Floats, Rate
 
 _FAINT = 1e-2  # the inverse of M is computed anew once no more than this share of the old M is left
-_FADING = 5.0  # a block leaves at least e^-5 of the weights that it started from, so that the guard can act in time
+_FADING = 5.0
+LITTLE = math.exp(-_FADING)
+"""A block ends when no more than this share is left of the weights that it started from, so that the guard can act in time."""
 
 
 @kernel

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from online_psp.algorithms.base import BlockSize
-from online_psp.algorithms.similarity import SimilarityMatching
+from online_psp.algorithms.similarity import LITTLE, SimilarityMatching
 from online_psp.engine.checks import check_count, check_start
 from online_psp.engine.compiler import kernel
 from online_psp.engine.types import Floats, Rate
@@ -87,10 +87,11 @@ def _solve_and_update(y: Floats, beta: float, R: Floats, v: Floats) -> None:
 
 
 @kernel
-def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, R: Floats, Y: Floats) -> None:
+def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, R: Floats, Y: Floats) -> float:
     """Samples `first` … `last`−1 of a block; as `fsm.recur`, but with ``M = Rᵀ R``, R upper triangular, in place of Minv."""
     K = P.shape[1]
     v, w, a = np.empty(K), np.empty(last), 1.0
+    left = 1.0
     for s in range(last):
         alpha, y = steps[0, s], Y[s]
         if s >= first:
@@ -105,9 +106,11 @@ def recur(P: Floats, G: Floats, steps: Floats, first: int, last: int, R: Floats,
             _solve_and_update(y, steps[1, s], R, v)
         # W ← (1 − α) W + α y xᵀ
         a *= 1.0 - alpha
+        left *= 1.0 - max(alpha, steps[1, s])
         for j in range(s):
             w[j] *= 1.0 - alpha
         w[s] = alpha
+    return left
 
 
 class SM(SimilarityMatching):
@@ -137,9 +140,9 @@ class SM(SimilarityMatching):
         lateral = None if M0 is None else check_start(M0, "M0", (check_count(K, "K"), K))
         super().__init__(K, D, (W0, lateral), gamma, (learning_rate, beta), block_size, dtype)
 
-    def _recur(self, first: int, last: int) -> None:
+    def _recur(self, first: int, last: int) -> bool:
         state = self._state
-        recur(self._P, self._G, state.steps, first, last, state.solver, state.Y)
+        return recur(self._P, self._G, state.steps, first, last, state.solver, state.Y) < LITTLE
 
     def _solver_of(self, R: Floats) -> Floats:
         return np.ascontiguousarray(np.triu(R))
