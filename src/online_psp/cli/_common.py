@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def writing(output: Path, force: bool, hint: str = "") -> Iterator[Output]:
+def writing(output: Path, force: bool) -> Iterator[Output]:
     """Hold an output while a command writes it; refuses an existing or unwritable output before the work begins."""
     from online_psp.io.files import claimed
 
     with claimed(output) as target:
         if target.exists and not force:
-            usage(f"{output} exists; {hint}add --force to overwrite it.")
+            usage(f"{output} exists; add --force to overwrite it.")
         yield target
 
 

@@ -152,12 +152,19 @@ def _ended_by(error: BaseException, words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DATA
     sentence, code = explain(error)
-    file = next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
-    if type(error).__name__ == "NoSuchOption" and file:
-        sentence = f"{sentence} If the file {file} is meant, write ./{file}."
+    if type(error).__name__ == "NoSuchOption":
+        file = next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
+        sentence += f" If the file {file} is meant, write ./{file}." if file else _as_setting(error)
     if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been shown
         say(sentence)
     return code
+
+
+def _as_setting(error: Any) -> str:
+    """How to set what is no option of a command, if it is one of its settings."""
+    name = str(error.option_name).lstrip("-").replace("-", "_")
+    settings = next((each.help for each in error.ctx.command.params if "--set" in each.opts), "") if error.ctx else ""
+    return f" It is a setting: --set {name}=…" if name in settings.replace(",", " ").replace(".", " ").split() else ""
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

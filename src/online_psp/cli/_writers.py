@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, NamedTuple
-
-from online_psp.cli._errors import usage
 
 _ROOM = 128  # bytes for the header of a .npy file, which is written last
 
@@ -28,21 +23,6 @@ class Table(NamedTuple):
 
 Parts = Iterable[tuple[Any, Any]]
 """Scores (n, K) and ids (n, number of them) or None."""
-
-
-class Format(NamedTuple):
-    """How to write a file of one format, and how to append rows to one."""
-
-    write: Callable[[BinaryIO, Parts, Table], None]
-    append: Callable[[BinaryIO, Path, Parts, Table], None]
-
-
-def append_to(target: os.PathLike[str], form: str, parts: Parts, table: Table) -> None:
-    """Append rows to a file: a copy with the rows replaces it, so that it is whole at any moment."""
-    from online_psp.io.files import replacing
-
-    with replacing(target) as file:
-        FORMATS[form].append(file, Path(target), parts, table)
 
 
 # NumPy
@@ -67,32 +47,11 @@ def _npy_header(file: BinaryIO, rows: int, width: int, kind: Any) -> None:
     file.write(b"\x93NUMPY\x01\x00" + (_ROOM - 10).to_bytes(2, "little") + text.ljust(_ROOM - 11).encode() + b"\n")
 
 
-def _append_npy(file: BinaryIO, target: Path, parts: Parts, table: Table) -> None:
-    import numpy as np
-
-    try:
-        old = np.load(target, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        usage(f"{target} is not a whole .npy file, and nothing can be added to it ({error}).")
-    if old.ndim != 2 or old.shape[1] != len(table.names) or old.dtype.kind != "f":
-        usage(f"{target} has {old.dtype} of shape {old.shape}, and rows of {len(table.names)} scores cannot be added to it.")
-    kind = old.dtype.newbyteorder("=")
-
-    def all_parts() -> Iterator[tuple[Any, Any]]:
-        for at in range(0, len(old), 8192):
-            yield np.array(old[at : at + 8192], dtype=kind), None
-        for scores, ids in parts:
-            yield scores.astype(kind, copy=False), ids
-
-    _write_npy(file, all_parts(), table)
-
-
 # CSV
 
 
-def _write_csv(file: BinaryIO, parts: Parts, table: Table, head: bool = True) -> None:
-    if head:
-        file.write(_line([*table.ids, *table.names]))
+def _write_csv(file: BinaryIO, parts: Parts, table: Table) -> None:
+    file.write(_line([*table.ids, *table.names]))
     cells: list[Callable[[float], str]] = [_whole_cell if name in table.whole else _cell for name in table.names]
     for scores, ids in parts:
         if ids is None:
@@ -124,21 +83,6 @@ def _line(names: list[str]) -> bytes:
     return head.getvalue().encode("utf-8", "replace")
 
 
-def _append_csv(file: BinaryIO, target: Path, parts: Parts, table: Table) -> None:
-    wanted = _line([*table.ids, *table.names])
-    with open(target, "rb") as old:
-        if old.read(len(wanted)) != wanted:
-            usage(f"{target} has other columns than {wanted.decode().strip()[:200]}, and rows cannot be added to it.")
-        old.seek(0, io.SEEK_END)
-        old.seek(old.tell() - 1)
-        whole = old.read(1) == b"\n"
-        old.seek(0)
-        shutil.copyfileobj(old, file, 1 << 20)
-    if not whole:
-        usage(f"{target} ends in the middle of a line, and rows cannot be added to it.")
-    _write_csv(file, parts, table, head=False)
-
-
 # Parquet
 
 
@@ -155,15 +99,11 @@ def _schema(table: Table, kind: str) -> Any:
     return pa.schema([*((name, pa.string()) for name in table.ids), *kinds])
 
 
-def _write_parquet(file: BinaryIO, parts: Parts, table: Table, old: Any = None) -> None:
+def _write_parquet(file: BinaryIO, parts: Parts, table: Table) -> None:
     pa, pq = _pyarrow()
     writer: Any = None
-    if old is not None:
-        writer = pq.ParquetWriter(file, old.schema_arrow)
-        for i in range(old.num_row_groups):
-            writer.write_table(old.read_row_group(i))
     for scores, ids in parts:
-        schema = _schema(table, scores.dtype.name) if old is None else old.schema_arrow
+        schema = _schema(table, scores.dtype.name)
         columns = [] if ids is None else [pa.array(ids[:, i].tolist(), pa.string()) for i in range(len(table.ids))]
         for name, values in zip(table.names, scores.T, strict=True):
             columns.append(pa.array(values, mask=values != values) if name in table.whole else pa.array(values))  # noqa: PLR0124
@@ -172,19 +112,5 @@ def _write_parquet(file: BinaryIO, parts: Parts, table: Table, old: Any = None) 
     (writer or pq.ParquetWriter(file, _schema(table, "float64"))).close()
 
 
-def _append_parquet(file: BinaryIO, target: Path, parts: Parts, table: Table) -> None:
-    _, pq = _pyarrow()
-    try:
-        old = pq.ParquetFile(target)
-    except (ValueError, OSError) as error:
-        usage(f"{target} is not a whole Parquet file, and nothing can be added to it ({error}).")
-    if old.schema_arrow.names != [*table.ids, *table.names]:
-        usage(f"{target} has other columns, and rows cannot be added to it.")
-    _write_parquet(file, parts, table, old)
-
-
-FORMATS: dict[str, Format] = {
-    "npy": Format(_write_npy, _append_npy),
-    "csv": Format(_write_csv, _append_csv),
-    "parquet": Format(_write_parquet, _append_parquet),
-}
+WRITERS: dict[str, Callable[[BinaryIO, Parts, Table], None]] = {"npy": _write_npy, "csv": _write_csv, "parquet": _write_parquet}
+"""How to write a file of each format."""

@@ -14,7 +14,7 @@ import typer
 from online_psp.cli._common import check_not_source, echo, open_rows, plural, print_json, read_fitted, say_warnings, writing
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import ALPHA, FEEDING, READING, AsJson, Force, Option, Quiet, grouped
-from online_psp.cli._writers import FORMATS, Table, append_to
+from online_psp.cli._writers import WRITERS, Table
 from online_psp.io.files import OutputError
 
 _PROMPT = 0.25  # seconds after which rows from a pipe are written
@@ -36,7 +36,6 @@ _Sources = Annotated[list[str], typer.Argument(help="Rows, as in psp fit.")]
 _Model = Annotated[Path, typer.Argument(help="Model file.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Output file: .npy, .csv or .parquet; - writes CSV to standard output.")]
 _Form = Annotated[str | None, typer.Option("--format", help="Format: npy, csv or parquet; by default the output's extension decides.")]
-_Append = Annotated[bool, typer.Option("--append", help="Append to the output file.")]
 
 
 def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> Callable[..., None]:
@@ -51,7 +50,6 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
         reading: dict[str, Any],
         feeding: dict[str, Any],
         form: _Form = None,
-        append: _Append = False,
         force: Force = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
@@ -63,8 +61,6 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
             model, sources = Path(sources[0]), [str(model)]
         form = _format(output, form)
         check_not_source(output, [str(model), *sources])
-        if append and force:
-            usage("--append keeps the output, and --force overwrites it; give one of them.")
         stored = read_fitted(model)
         known = take_names(stored.model)  # columns are matched here, and go to the model as plain arrays
         bad, inverse = reading.pop("on_bad_row", "stop"), bool(way.get("inverse"))
@@ -81,7 +77,7 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
         counts = {"rows": 0, "bad": 0}
         number = ["row"] if found.numbered else []
         table = Table([*number, *found.names], ids, ("row", "outlier") if found.numbered else ())
-        _write(output, form, append, force, _converted(source, found, feeding.get("block"), bad == "skip", counts), table)
+        _write(output, form, force, _converted(source, found, feeding.get("block"), bad == "skip", counts), table)
         say_warnings(source)
         were = "is" if counts["bad"] == 1 else "are"
         if str(output) == "-":
@@ -189,32 +185,29 @@ def _is_model(path: str | Path) -> bool:
 
 
 def _format(output: Path, form: str | None) -> str:
-    if form is not None and form not in FORMATS:
-        usage(f"--format must be one of {', '.join(FORMATS)}; got {form}.")
+    if form is not None and form not in WRITERS:
+        usage(f"--format must be one of {', '.join(WRITERS)}; got {form}.")
     found = form or ("csv" if str(output) == "-" else output.suffix.lower().removeprefix("."))
-    if found not in FORMATS:
-        usage(f"The output must end in {', '.join('.' + each for each in FORMATS)}, or have --format; got {output}.")
+    if found not in WRITERS:
+        usage(f"The output must end in {', '.join('.' + each for each in WRITERS)}, or have --format; got {output}.")
     if str(output) == "-" and found == "npy":
         usage("A .npy file says at its beginning how many rows it has, so it cannot go to standard output; use --format csv or parquet.")
     return found
 
 
-def _write(output: Path, form: str, append: bool, force: bool, parts: Iterator[Any], table: Table) -> None:
+def _write(output: Path, form: str, force: bool, parts: Iterator[Any], table: Table) -> None:
     from online_psp.io.files import replacing
 
     if str(output) == "-":
         if sys.stdout is None:
             raise OutputError("Standard output is closed, so nothing can be written to it; name a file (-o).")
-        FORMATS[form].write(sys.stdout.buffer, parts, table)
+        WRITERS[form](sys.stdout.buffer, parts, table)
         sys.stdout.buffer.flush()
         return
-    with writing(output, force or append, "add --append to add to it, or ") as target:
+    with writing(output, force) as target:
         try:
-            if append and target.exists:
-                append_to(target, form, parts, table)
-            else:
-                with replacing(target) as file:
-                    FORMATS[form].write(file, parts, table)
+            with replacing(target) as file:
+                WRITERS[form](file, parts, table)
         except OSError as error:
             error.filename = error.filename or str(output)
             raise

@@ -58,6 +58,7 @@ def test_every_error_is_one_sentence(tmp_path: Path, fitted: tuple[Path, Path, F
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "epochs=x"], 2, "epochs"),
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "block=0"], 2, "block"),
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "blok=9"], 2, "no setting blok; write --set name=value with one of alpha, "),
+        (["fit", source, "-k", 2, "-o", "n.psp", "--time-axis", 2], 2, "It is a setting: --set time_axis=…"),
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "block"], 2, "block needs a value"),
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "center=perhaps"], 2, "yes or no"),
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "robust=yes"], 2, "an option of its own: --robust"),
@@ -69,7 +70,6 @@ def test_every_error_is_one_sentence(tmp_path: Path, fitted: tuple[Path, Path, F
         (["nonsense"], 2, "nonsense"),
         (["transform", model, source, "-o", "s.xyz"], 2, ".parquet"),
         (["transform", model, source, "-o", "-", "--format", "npy"], 2, "standard output"),
-        (["transform", model, source, "-o", "s.csv", "--append", "--force"], 2, "--append"),
         (["fit", tmp_path / "text.npy", "-k", 2, "-o", tmp_path / "n.psp"], 1, "text.npy"),
         (["info", source], 1, "x.csv"),
     ]
@@ -266,23 +266,6 @@ def test_times_are_carried_through(tmp_path: Path) -> None:
     written = psp("transform", tmp_path / "m.psp", tmp_path / "x.csv", "-o", "-", "-q", "--time-column", "when").stdout.splitlines()
     assert written[0] == "when,pc1,pc2"
     assert written[3].startswith("2024-01-03T00:00:00")
-
-
-@pytest.mark.parametrize("form", ["npy", "csv", "parquet"])
-def test_appending(tmp_path: Path, fitted: tuple[Path, Path, Floats], form: str) -> None:
-    model, source, X = fitted
-    output = tmp_path / "scores"
-    for _ in range(2):
-        psp("transform", model, source, "-o", output, "--format", form, "--append", "-q")
-    output.rename(tmp_path / f"s.{form}")
-    (block,) = open_source(tmp_path / f"s.{form}").blocks()
-    expected = OnlinePCA.load(model)
-    runs.take_names(expected)
-    np.testing.assert_allclose(block.rows, np.tile(expected.transform(X), (2, 1)), atol=1e-12)
-    before = (tmp_path / f"s.{form}").read_bytes()
-    psp("fit", source, "-k", 3, "-o", tmp_path / "three.psp", "-q")
-    psp("transform", tmp_path / "three.psp", source, "-o", tmp_path / f"s.{form}", "--append", "-q", code=2)
-    assert (tmp_path / f"s.{form}").read_bytes() == before
 
 
 # What is printed

@@ -113,8 +113,6 @@ def test_bad_rows_keep_their_place_and_ids_are_carried(tmp_path: Path, plain: tu
     assert table.column("outlier").to_pylist()[2:5] == [0, None, 0]
     psp("score", model, source, "--exclude", "id", "-o", tmp_path / "s.npy", "--on-bad-row", "skip")
     assert np.load(tmp_path / "s.npy").shape == (20, 6)
-    psp("score", model, source, "--ids", "id", "-o", tmp_path / "s.csv", "--on-bad-row", "skip", "--append", "-q")
-    assert cells(tmp_path / "s.csv")[1:21] == cells(tmp_path / "s.csv")[21:]
 
 
 def test_a_row_too_far_for_floating_point_is_an_outlier(tmp_path: Path) -> None:

@@ -80,10 +80,15 @@ def choose_table(path: str, shapes: Mapping[str, tuple[int, ...]], member: str |
     if usual or len(tables) == 1:
         return (usual or tables)[0]
     if not tables:
-        held = f" ({', '.join(list(shapes)[:8])})" if shapes else ""
+        held = f" ({', '.join(_shaped(shapes)[:8])})" if shapes else ""
         raise UnknownSourceError(f"{path} has no table: none of its {what}s{held} has two dimensions, or three as pictures have.")
-    listed = ", ".join(f"{name} ({'×'.join(map(str, shapes[name]))})" for name in tables[:12])
+    listed = ", ".join(_shaped({name: shapes[name] for name in tables})[:12])
     raise UnknownSourceError(f"{path} has {len(tables)} tables ({listed}); name the one to read: {path}::NAME.")
+
+
+def _shaped(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Names of arrays with their shapes."""
+    return [f"{name} ({'×'.join(map(str, shape)) or 'one number'})" for name, shape in shapes.items()]
 
 
 def npy_header(file: IO[bytes], name: str) -> Header:
@@ -155,22 +160,38 @@ def open_raw(place: Place, options: Options) -> Source:
     return source_of_numbers(place, Header((size // row, options.features), kind, 0), "raw", options, None)
 
 
-def as_table(shape: tuple[int, ...], name: str) -> tuple[tuple[int, int], tuple[int, ...] | None]:
-    """The shape of an array as rows, and that of a picture if the rows are pictures."""
-    if len(shape) == 3 and 0 not in shape[1:]:
-        return (shape[0], shape[1] * shape[2]), shape[1:]
+def as_table(shape: tuple[int, ...], name: str, time_axis: int | None = None) -> tuple[tuple[int, int], tuple[int, ...] | None]:
+    """The shape of an array as rows, and that of a picture if the rows are pictures: along the first axis, or the one of time."""
+    if time_axis is not None and (len(shape) != 3 or time_axis not in (0, 2)):
+        raise UnknownSourceError(f"time_axis is the first or the last axis (0 or 2) of an array of pictures; {name} has shape {shape}.")
+    if len(shape) == 3 and 0 not in shape:
+        total, *picture = shape if time_axis != 2 else (shape[2], *shape[:2])
+        return (total, picture[0] * picture[1]), tuple(picture)
     if len(shape) != 2 or shape[1] < 1:
         raise SourceError(f"{name} must be a table of rows and features, or pictures (N, height, width); its shape is {shape}: reshape it.")
     return (shape[0], shape[1]), None
+
+
+def axis_doubt(shape: tuple[int, ...], name: str, time_axis: int | None) -> list[str]:
+    """A warning where the last axis is so long that it may be time."""
+    if time_axis is not None or len(shape) != 3 or shape[2] <= 4 * max(shape[:2]):
+        return []
+    first, height, width = shape
+    return [f"{name} was read as {first} pictures of {height}×{width}; if its last axis is time, add --set time_axis=2 (time_axis=2)"]
 
 
 def source_of_numbers(place: Place, header: Header, kind: str, options: Options, wanted: Any = ...) -> Source:
     """A source of the numbers after a header."""
     name, dtype = place.name, header.dtype
     working = working_dtype(dtype, options.dtype if wanted is ... else wanted, name)
-    (total, features), picture = as_table(tuple(int(size) for size in header.shape), name)
+    shape = tuple(int(size) for size in header.shape)
+    (total, features), picture = as_table(shape, name, options.time_axis)
     row = features * dtype.itemsize
-    warnings = []
+    warnings = axis_doubt(shape, name, options.time_axis)
+    places = None  # of the features, where pictures lie by columns
+    if header.fortran and picture is not None:
+        places = np.arange(features).reshape(picture[::-1]).T.ravel()
+    by_columns = header.fortran != (options.time_axis == 2)
     if place.path is not None and place.packed is None:
         more = (place.size or 0) - header.size - total * row
         if more < 0:
@@ -178,10 +199,10 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
         if more and kind == "idx":
             raise SourceError(f"{name} has {more} bytes left over after its {total} rows; get it again.")
         if more:
-            warnings = [f"{name} goes on for {more} bytes after its array, which were not read"]
-    read: Reader = _rows(place.clear, header.size, dtype, total, features, name, options)
-    if header.fortran and min(total, features) > 1:
-        read = _columns(place, header, total, features, options)
+            warnings += [f"{name} goes on for {more} bytes after its array, which were not read"]
+    read: Reader = _rows(place.clear, header.size, dtype, total, features, name, options, places)
+    if by_columns and min(total, features) > 1:
+        read = _columns(place, header, total, features, options, places)
     else:
         options.check(row, "one row", name)
     return Source(
@@ -191,7 +212,7 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
 
 
 def _rows(
-    opened: Callable[[], BinaryIO], start: int, dtype: np.dtype[Any], total: int, features: int, name: str, options: Options
+    opened: Callable[[], BinaryIO], start: int, dtype: np.dtype[Any], total: int, features: int, name: str, options: Options, places: Any
 ) -> Reader:
     row = features * dtype.itemsize
     step = max(1, min(PIECE_BYTES, options.max_memory // 4) // max(1, row))
@@ -204,7 +225,8 @@ def _rows(
                 data = exactly(file, wanted)
                 if len(data) < wanted:
                     raise SourceError(f"{name} ends after row {at + len(data) // row} of {total}: it is truncated; get it again.")
-                yield Chunk(wanted // row, np.frombuffer(data, dtype).reshape(-1, features))
+                rows = np.frombuffer(data, dtype).reshape(-1, features)
+                yield Chunk(wanted // row, rows if places is None else rows[:, places])
             if begin.row < total and file.read(1) and not file.seekable():
                 raise SourceError(f"{name} has bytes left over after its {total} rows; get it again.")
 
@@ -220,7 +242,7 @@ def _pass_over(file: BinaryIO, size: int) -> None:
         size -= len(part)
 
 
-def _columns(place: Place, header: Header, total: int, features: int, options: Options) -> Reader:
+def _columns(place: Place, header: Header, total: int, features: int, options: Options, places: Any) -> Reader:
     """A reader for an array in Fortran order, whose rows are spread over all of it: a stretch of every column is read, and transposed.
 
     What cannot seek is unpacked first, to a file without a name.
@@ -243,12 +265,12 @@ def _columns(place: Place, header: Header, total: int, features: int, options: O
         for at in range(begin.row, total, slab):
             count = min(slab, total - at)
             columns = np.empty((features, count), dtype)
-            for column in range(features):
+            for i, column in enumerate(range(features) if places is None else places.tolist()):
                 file.seek(header.size + (column * total + at) * dtype.itemsize)
                 data = exactly(file, count * dtype.itemsize)
                 if len(data) < count * dtype.itemsize:
                     raise SourceError(f"{place.name} ends in its column {column}: it is truncated.")
-                columns[column] = np.frombuffer(data, dtype)
+                columns[i] = np.frombuffer(data, dtype)
             yield Chunk(count, np.ascontiguousarray(columns.T))
 
     weakref.finalize(read, file.close)

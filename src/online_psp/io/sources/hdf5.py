@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array
 
-from online_psp.io.sources.arrays import as_table, choose_table
+from online_psp.io.sources.arrays import as_table, axis_doubt, choose_table
 from online_psp.io.sources.genes import frame_names, genes_of, labelled, labels_of
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
@@ -40,6 +40,7 @@ def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Sourc
     except ImportError:
         raise MissingExtraError(f"Reading {place.name} needs h5py: pip install 'online-psp[hdf5]'.") from None
     tables: dict[str, tuple[int, ...]] = {}
+    others: dict[str, tuple[int, ...]] = {}
     records: list[str] = []
 
     def look(name: str, item: Any) -> None:
@@ -48,8 +49,12 @@ def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Sourc
                 tables[name] = (0, 0)
         elif item.dtype.names:
             records.append(name)
-        elif len(item.shape or ()) == 2 and not (by_columns and (name.startswith("#") or item.attrs.get("MATLAB_class") == b"char")):
+        elif by_columns and (name.startswith("#") or item.attrs.get("MATLAB_class") == b"char"):
+            return
+        elif len(item.shape or ()) in (2, 3):
             tables[name] = item.shape
+        else:
+            others[name] = item.shape or ()
 
     try:
         file = h5py.File(place.path if place.path is not None else place.open(), "r")
@@ -61,7 +66,7 @@ def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Sourc
         raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
     if options.member is None and default is None:
         _refuse_frames(file, place.name, list(tables), records)
-    return replace(from_group(file, place.name, tables, options, default, by_columns), files=(place,))
+    return replace(from_group(file, place.name, tables or others, options, default, by_columns), files=(place,))
 
 
 def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) -> None:
@@ -113,10 +118,11 @@ def from_group(
 def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> Source:
     try:
         shape = tuple(array.shape or ())
-        (total, features), picture = as_table(shape[::-1] if by_columns else shape, name)
-        table, chunks = _Flat(array, (total, features), by_columns), getattr(array, "chunks", None)
-        warnings = check_storage(array, name, options)
-        together = int(chunks[-1 if by_columns else 0]) if chunks else 1
+        shape = shape[::-1] if by_columns else shape
+        (total, features), picture = as_table(shape, name, options.time_axis)
+        table, chunks = _Flat(array, (total, features), by_columns, options.time_axis == 2), getattr(array, "chunks", None)
+        warnings = [*check_storage(array, name, options), *axis_doubt(shape, name, options.time_axis)]
+        together = int(chunks[-1 if by_columns != (options.time_axis == 2) else 0]) if chunks else 1
         step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
         working = working_dtype(table.dtype, options.dtype, name)
     except SourceError:
@@ -130,12 +136,13 @@ def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> 
 class _Flat:
     """A stored array as a table; rows that are pictures are flattened."""
 
-    def __init__(self, array: Any, shape: tuple[int, int], by_columns: bool) -> None:
-        self.array, self.shape, self.by_columns, self.dtype = array, shape, by_columns, np.dtype(array.dtype)
+    def __init__(self, array: Any, shape: tuple[int, int], by_columns: bool, last: bool) -> None:
+        self.array, self.shape, self.by_columns, self.last, self.dtype = array, shape, by_columns, last, np.dtype(array.dtype)
 
     def __getitem__(self, part: slice) -> Any:
-        found = np.asarray(self.array[..., part]).T if self.by_columns else np.asarray(self.array[part])
-        return found.reshape(len(found), -1)
+        found = np.asarray(self.array[..., part] if self.by_columns != self.last else self.array[part])
+        found = found.T if self.by_columns else found  # as MATLAB has it
+        return (np.moveaxis(found, -1, 0) if self.last else found).reshape(-1, self.shape[1])
 
 
 def check_storage(array: Any, name: str, options: Options) -> list[str]:

@@ -46,7 +46,7 @@ def open_mat(place: Place, options: Options) -> Source:
         return open_sparse(array, options, label)
     if not isinstance(array, np.ndarray):
         raise SourceError(f"{name!r} in {place.name} is text, not a matrix with one sample a row.")
-    (total, features), _ = as_table(array.shape, label)
+    (total, features), _ = as_table(array.shape, label, options.time_axis)
     return Source(
         label, features, working_dtype(array.dtype, options.dtype, label), sliced(array, total), total, kind="mat", files=(place,),
         **options.common(),

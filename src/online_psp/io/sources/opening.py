@@ -23,7 +23,7 @@ from online_psp.io.sources.matrix_market import is_ten_x_folder
 from online_psp.io.sources.memory import open_object
 from online_psp.io.sources.options import Options, TextOptions
 from online_psp.io.sources.pictures import SUFFIXES as PICTURES
-from online_psp.io.sources.pictures import open_pictures
+from online_psp.io.sources.pictures import open_pages, open_pictures
 from online_psp.io.sources.places import (
     PIECE,
     Place,
@@ -65,6 +65,7 @@ def open_source(
     keep_index: bool | None = None,
     missing: str = "error",
     grey: bool = False,
+    time_axis: int | None = None,
     max_memory: int | None = None,
 ) -> Source:
     """Open a source of rows.
@@ -100,6 +101,8 @@ def open_source(
         "keep" leaves missing values in the rows, as NaN.
     grey : bool
         Whether to turn colour pictures into grey ones.
+    time_axis : {0, 2}, optional
+        Of an array of three dimensions, the axis along which rows are; the first by default. A movie H×W×T has 2.
     max_memory : int, optional
         Largest number of bytes that one block may take; a quarter of the machine's memory by default.
 
@@ -121,7 +124,7 @@ def open_source(
     missing_texts = [na_values] if isinstance(na_values, str) else na_values
     text = TextOptions(header, delimiter, decimal, missing_texts, comment, skip_rows, encoding, keep_index, thousands)
     wanted = Wanted(columns, exclude, ids, time_column)
-    options = Options(dtype, features, wanted, text, None, missing, grey, max_memory or default_max_memory())
+    options = Options(dtype, features, wanted, text, None, missing, grey, time_axis, max_memory or default_max_memory())
     try:
         return _open(source, options)
     except SourceError:
@@ -277,7 +280,7 @@ def _open_place(place: Place, options: Options) -> Source:
         return _open_zip(place, options)
     if not isinstance(found, Format):
         if Path(place.short).suffix.lower() in PICTURES:
-            raise UnknownSourceError(f"{place.name} is one picture, which is one row; name the folder with all of them.")
+            return open_pages(place, options)
         raise UnknownSourceError(
             f"{place.name} is of no known kind, by name or first bytes: {', '.join(each.name for each in FORMATS)} and pictures can be "
             "read; for raw binary give --set features=… and --set dtype=…."

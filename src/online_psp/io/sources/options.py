@@ -36,6 +36,7 @@ class Options:
     member: str | None = None
     missing: str = "error"
     grey: bool = False
+    time_axis: int | None = None
     max_memory: int = field(default_factory=default_max_memory)
 
     def check(self, needed: int, what: str, name: str) -> None:
@@ -54,5 +55,5 @@ class Options:
             "missing": self.missing,
             "max_memory": self.max_memory,
             "na_numbers": tuple(number(text) for text in given if is_number(text)),
-            "schema": {**said, "time_column": self.wanted.time_column, "na_values": sorted(given), **schema},
+            "schema": {**said, "time_column": self.wanted.time_column, "time_axis": self.time_axis, "na_values": sorted(given), **schema},
         }

@@ -1,9 +1,11 @@
-"""A folder of pictures of one size: each picture is a row, in the natural order of their names."""
+"""Pictures of one size: each of a folder is a row, in the natural order of their names, or each page of one file."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,19 +72,71 @@ def open_pictures(places: list[Place], options: Options, name: str, root: Path) 
     )  # fmt: skip
 
 
-def _pixels(path: Path, dimensions: int | None, limit: int) -> Array | str:
-    """The pixels of a picture, or what is wrong with it."""
+def open_pages(place: Place, options: Options) -> Source:
+    """Open one file of several pages, as TIFF and GIF have them: each page is a row."""
+    name = place.name
+    if place.path is None:
+        raise UnknownSourceError(f"{name} is a picture inside something else: give the file itself.")
+    if find_spec("PIL") is None:
+        raise MissingExtraError(f"Reading {name} needs Pillow: pip install 'online-psp[images]'.")
+    path, dimensions = place.path, 2 if options.grey else None
+    first = next(_read(path, [0], dimensions, options.max_memory))
+    if isinstance(first, str):
+        raise SourceError(f"{name} {first}.")
+    shape, pages = first.shape, _count(path)
+    if pages == 1:
+        raise UnknownSourceError(f"{name} is one picture, which is one row; name the folder with all of them.")
+
+    def read(begin: Mark) -> Iterator[Chunk]:
+        found = _read(path, range(begin.row, pages), len(shape), options.max_memory)
+        for at in range(begin.row, pages, _AT_ONCE):
+            rows, bad = [], {}
+            for i, pixels in enumerate(itertools.islice(found, min(_AT_ONCE, pages - at))):
+                if isinstance(pixels, str) or pixels.shape != shape:
+                    bad[i] = pixels if isinstance(pixels, str) else "is a page of another size"
+                else:
+                    rows.append(pixels.reshape(-1))
+            yield Chunk(len(rows) + len(bad), np.array(rows).reshape(len(rows), first.size), bad)
+
+    return Source(
+        name, first.size, working_dtype(first.dtype, options.dtype, name), read, pages, image_shape=shape,
+        notes=[f"{pages} pages of {shape[1]}×{shape[0]} pixels, {'grey' if len(shape) == 2 else 'in colour'}"],
+        kind="pictures", files=(place,), **options.common(),
+    )  # fmt: skip
+
+
+def _count(path: Path) -> int:
     from PIL import Image
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have our own limit
-            with Image.open(path, formats=_FORMATS) as picture:
-                if picture.width * picture.height * 4 * 3 > limit:
-                    raise ValueError(f"its {picture.width}×{picture.height} pixels take more than the memory allowed, max_memory")
-                if (dimensions == 2) if dimensions else picture.mode in _GREY:
-                    kept: Any = picture if picture.mode in ("I", "F") or picture.mode.startswith("I;16") else picture.convert("L")
-                    return np.asarray(kept)
-                return np.asarray(picture.convert("RGB"))
-    except Exception as error:  # Pillow raises nearly anything for damaged pictures
-        return f"is not a picture that can be read ({reason(error)})"
+    with Image.open(path, formats=_FORMATS) as picture:
+        return int(getattr(picture, "n_frames", 1))
+
+
+def _pixels(path: Path, dimensions: int | None, limit: int) -> Array | str:
+    """The pixels of a picture, or what is wrong with it."""
+    return next(_read(path, [0], dimensions, limit))
+
+
+def _read(path: Path, pages: Iterable[int], dimensions: int | None, limit: int) -> Iterator[Array | str]:
+    """The pixels of some pages of a file, in their order, or what is wrong with each."""
+    from PIL import Image
+
+    with contextlib.ExitStack() as held:
+        picture: Any = None
+        for page in pages:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have our own limit
+                    picture = picture or held.enter_context(Image.open(path, formats=_FORMATS))
+                    if page:
+                        picture.seek(page)
+                    if picture.width * picture.height * 4 * 3 > limit:
+                        raise ValueError(f"its {picture.width}×{picture.height} pixels take more than the memory allowed, max_memory")
+                    if (dimensions == 2) if dimensions else picture.mode in _GREY:
+                        kept: Any = picture if picture.mode in ("I", "F") or picture.mode.startswith("I;16") else picture.convert("L")
+                        pixels: Array | str = np.array(kept)
+                    else:
+                        pixels = np.array(picture.convert("RGB"))
+            except Exception as error:  # Pillow raises nearly anything for damaged pictures
+                pixels = f"is not a picture that can be read ({reason(error)})"
+            yield pixels

@@ -41,7 +41,7 @@ def open_zarr(place: Place, options: Options) -> Source:
             return _whole(opened, place.name, options)
         tables = {}
         for name, item in opened.members(max_depth=None):
-            if is_sparse_group(item) if not hasattr(item, "shape") else len(item.shape) == 2:
+            if is_sparse_group(item) if not hasattr(item, "shape") else len(item.shape) in (2, 3):
                 tables[name] = tuple(getattr(item, "shape", (0, 0)))
         default = "X" if str(opened.attrs.get("encoding-type", "")) == "anndata" else None
         member = (options.member or default or (next(iter(tables)) if len(tables) == 1 else "")).strip("/")
