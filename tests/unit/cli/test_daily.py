@@ -84,8 +84,11 @@ def test_the_table_goes_on_from_day_to_day_and_an_alarm_can_be_acted_on(tmp_path
     kept = table.read_bytes()
     assert "other columns" in psp("update", model, sensors(tmp_path, 4), "--monitor", table, "--ids", "when", code=1).stderr
     assert table.read_bytes() == kept
-    psp("update", model, sensors(tmp_path, 4), "--monitor", tmp_path / "own.csv", "--fail-on-drift", "-q")
-    assert len(read(tmp_path / "own.csv")) == 500, "another name begins another table"
+    psp("update", model, sensors(tmp_path, 4), "--monitor", tmp_path / "own.csv", "--fail-on-drift", "-q", code=3)
+    own = read(tmp_path / "own.csv")
+    assert len(own) == 500, "another name begins another table"
+    assert [line["moved"].split()[0] for line in own if line["drift"]] == ["s3"], "the sensor is back where it was"
+    psp("update", model, sensors(tmp_path, 5), "--monitor", tmp_path / "own.csv", "--fail-on-drift", "-q")
 
 
 def test_rows_with_missing_cells_are_scored_and_marked(tmp_path: Path) -> None:
