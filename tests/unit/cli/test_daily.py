@@ -87,7 +87,7 @@ def test_the_table_goes_on_from_day_to_day_and_an_alarm_can_be_acted_on(tmp_path
     psp("update", model, sensors(tmp_path, 4), "--monitor", tmp_path / "own.csv", "--fail-on-drift", "-q", code=3)
     own = read(tmp_path / "own.csv")
     assert len(own) == 500, "another name begins another table"
-    assert [line["moved"].split()[0] for line in own if line["drift"]] == ["s3"], "the sensor is back where it was"
+    assert [line["features"].split()[0] for line in own if line["drift"]] == ["s3"], "the sensor is back where it was"
     psp("update", model, sensors(tmp_path, 5), "--monitor", tmp_path / "own.csv", "--fail-on-drift", "-q")
 
 
