@@ -19,7 +19,7 @@ def test_completion_is_installed(tmp_path: Path) -> None:
     scripts = list(tmp_path.rglob("*.sh"))
     assert scripts, "no completion script was written"
     assert "_PSP_COMPLETE=complete_bash" in scripts[0].read_text()
-    for words, expected in {"psp tran": "transform", "psp fit --che": "--checkpoint-every"}.items():
+    for words, expected in {"psp tran": "transform", "psp fit --che": "--checkpoint-every", "psp fit --set ep": "epochs="}.items():
         asked = {"_PSP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = subprocess.run(PSP, env={**environment, **asked}, capture_output=True, text=True, check=False, timeout=60)
         assert done.stdout.split() == [expected], f"{words} was completed by {done.stdout!r}"
@@ -51,7 +51,7 @@ def test_scores_on_standard_output(tmp_path: Path) -> None:
 def test_evaluate_looks_into_the_working_folder_only_for_a_module_that_is_named(tmp_path: Path) -> None:
     """A ``pandas.py`` beside the data must not be run, whether an algorithm is named or not."""
     np.save(tmp_path / "x.npy", data(60, 5))
-    for name in ("pandas", "pyarrow", "polars", "colorama", "h5py"):
+    for name in ("pandas", "pyarrow", "polars", "h5py"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w').close()\nraise ImportError\n")
     (tmp_path / "mine.py").write_text("from online_psp import FSM\n\n\nclass Mine(FSM):\n    pass\n")
     common = [*PSP, "evaluate", "--data", "x.npy", "-k", "2", "--trials", "1", "--jobs", "1", "--out", "out"]
