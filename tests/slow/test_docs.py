@@ -283,7 +283,8 @@ def test_the_import_contract_names_every_module_and_the_map_every_room() -> None
     assert "ignore_imports" not in contract
     layers = [name.strip() for layer in contract["layers"] for name in layer.split("|")]
     source = ROOT / "src" / "online_psp"
-    modules = {".".join(path.relative_to(source).with_suffix("").parts) for path in source.rglob("*.py")} - {"__init__", "io.__init__", "watch.__init__"}
+    modules = {".".join(path.relative_to(source).with_suffix("").parts) for path in source.rglob("*.py")}
+    modules -= {"__init__", "io.__init__", "watch.__init__"}
     unnamed = {module for module in modules if not any(module == layer or module.startswith(f"{layer}.") for layer in layers)}
     assert not unnamed, f"modules in no layer of the import contract: {sorted(unnamed)}"
     drawn = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## A new algorithm")[0]
