@@ -11,14 +11,13 @@ TYPE_CHECKING = False  # as in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from typing import Any
 
-    from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM, BlockPCA
+    from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM
     from online_psp.pca import OnlinePCA
 
 __version__ = "0.2.0"
 
 _HOME = {
     "ALGORITHMS": "algorithms",
-    "BlockPCA": "algorithms",
     "CCIPCA": "algorithms",
     "FSM": "algorithms",
     "IPCA": "algorithms",
@@ -26,7 +25,7 @@ _HOME = {
     "SM": "algorithms",
 }
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "OnlinePCA", "__version__"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "OnlinePCA", "__version__"]
 
 
 _MODULES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from online_psp.algorithms.base import StreamingAlgorithm
-from online_psp.algorithms.block import BlockPCA
 from online_psp.algorithms.ccipca import CCIPCA
 from online_psp.algorithms.fsm import FSM
 from online_psp.algorithms.ipca import IPCA
@@ -13,4 +12,4 @@ from online_psp.algorithms.sm import SM
 
 ALGORITHMS: dict[str, Any] = {"fsm": FSM, "sm": SM, "ipca": IPCA, "ccipca": CCIPCA}
 
-__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "BlockPCA", "StreamingAlgorithm"]
+__all__ = ["ALGORITHMS", "CCIPCA", "FSM", "IPCA", "SM", "StreamingAlgorithm"]

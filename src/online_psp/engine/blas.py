@@ -57,12 +57,6 @@ def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
     gemm(factor, X.T, C.T.astype(B.dtype, order="F", copy=False), beta=1.0, c=B.T, overwrite_c=1)
 
 
-def turn_lower(A: Floats, B: Array) -> None:
-    """``B ← A B`` in place, for A lower triangular; entries above its diagonal are not read."""
-    trmm = blas.dtrmm if B.dtype == _DOUBLE else blas.strmm
-    trmm(1.0, A.astype(B.dtype, order="F"), B.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-
 def gram(X: Array) -> Array:
     """``X Xᵀ`` for X (n, D); only the lower triangle is filled."""
     if not X.size:
@@ -76,14 +70,6 @@ def full_gram(X: Array) -> Array:
     whole = gram(X)
     fill_upper(whole)
     return whole
-
-
-def minus_gram(G: Floats, P: Floats) -> Floats:
-    """The lower half of ``G − P Pᵀ``, computed in place if the layout of G allows it."""
-    if not P.size:
-        return np.ascontiguousarray(G)
-    whole = blas.dsyrk(-1.0, np.ascontiguousarray(P).T, beta=1.0, c=np.ascontiguousarray(G).T, trans=1, overwrite_c=1)
-    return np.asarray(whole.T)
 
 
 def dot(x: Array, y: Array) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_psp.engine.blas import dot, gram
+from online_psp.engine.blas import dot
 from online_psp.engine.sizes import CHECK_BYTES
 from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats, Rate
@@ -29,12 +29,6 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
     if count < least:
         raise ValueError(f"{name} must be at least {least}; got {value!r}.")
     return count
-
-
-def check_whole(value: Any, name: str, *, least: int = 1) -> int:
-    """A whole number of at least `least`; a float without a fraction will do, because model files store options as floats."""
-    number = check_number(value, name)
-    return check_count(int(number) if number.is_integer() else value, name, least=least)
 
 
 def check_number(value: Any, name: str) -> float:
@@ -98,13 +92,6 @@ def check_finite(rows: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
             _check_squares(rows, start, row_squares(part), dtype)
 
 
-def finite_gram(rows: Array, start: int, stop: int) -> Array:
-    """The lower half of ``X Xᵀ`` for rows `start` … `stop`−1; raises a ValueError if its diagonal shows that one is not finite."""
-    G = gram(rows[start:stop])
-    _check_squares(rows, start, G.diagonal(), rows.dtype)
-    return G
-
-
 def _check_squares(rows: np.ndarray[Any, Any], start: int, squares: Array, dtype: np.dtype[Any]) -> None:
     finite = np.isfinite(squares)
     if not finite.all():
@@ -158,17 +145,6 @@ def checked_step(value: Any, name: str, most: float) -> float:
     if not 0.0 <= step <= most:
         raise ValueError(f"{name} must be at least 0 and {f'at most {most:g}' if most >= 1.0 else 'below 1'}; got {step}.")
     return step
-
-
-def checked_steps(steps: Any, n: int, most: float) -> Floats:
-    """Step sizes that a user gave for n samples, (n,), checked."""
-    array = np.array(as_real(steps, "steps"), dtype=np.float64, order="C")
-    if array.shape != (n,):
-        raise ValueError(f"steps must be one number for each of the {n} samples; got shape {array.shape}.")
-    wrong = ~((array >= 0.0) & (array <= most))
-    if wrong.any():
-        checked_step(array[int(np.argmax(wrong))], f"steps[{int(np.argmax(wrong))}]", most)
-    return array
 
 
 def check_variances(value: ArrayLike, K: int) -> Floats:

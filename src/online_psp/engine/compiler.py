@@ -51,14 +51,6 @@ def exact_kernel(function: F) -> F:
     return _compiled(function, {**_FLAGS, "fastmath": False})
 
 
-def inlined_kernel(function: F) -> F:
-    """As `kernel`, for a few lines around the calls of other kernels: kernels that call it take its lines into their own.
-
-    Whatever a kernel calls is optimised again with it, so a level less is so much less to wait for at the first call.
-    """
-    return _compiled(function, {**_FLAGS, "inline": "always"})
-
-
 def _compiled(function: F, flags: dict[str, Any]) -> F:
     compiled: Any = numba.njit(**flags)(function)
     if hasattr(compiled, "get_call_template"):

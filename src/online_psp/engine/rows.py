@@ -14,7 +14,6 @@ from scipy.sparse import csr_array, issparse
 
 from online_psp.engine.checks import as_real, check_finite, not_finite
 from online_psp.engine.libraries import Library, namespace_of, to_host
-from online_psp.engine.moments import Sums
 from online_psp.engine.types import Array, Floats
 
 
@@ -63,25 +62,22 @@ class DenseRows:
 
 
 class SparseRows:
-    """Rows of a CSR matrix, and how to centre them; a slice shares the arrays.
+    """Rows of a CSR matrix; a slice shares the arrays.
 
     Parameters
     ----------
     matrix : CSR, (n, D)
     weights : (n,), optional
-        Weight of each row in the mean.
-    sums : Sums, optional
-        The running sum of the rows before these; without it the rows are not centred.
+        Weight of each row.
     """
 
-    def __init__(self, matrix: Any, weights: Floats | None = None, sums: Sums | None = None) -> None:
+    def __init__(self, matrix: Any, weights: Floats | None = None) -> None:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         self.indptr, self.indices, self.data = matrix.indptr, matrix.indices, matrix.data
         self.D: int = matrix.shape[1]
         self.weights = np.ones(matrix.shape[0]) if weights is None else weights
-        self.sums = sums
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

@@ -45,14 +45,3 @@ def fill_upper(S: Floats) -> None:
     for i in range(S.shape[0]):
         for j in range(i):
             S[j, i] = S[i, j]
-
-
-@kernel
-def scale_gram(G: Floats, roots: Floats) -> None:
-    """``G ← diag(roots) G diag(roots)`` from the lower half of G; both halves are filled."""
-    for i in range(G.shape[0]):
-        for j in range(i):
-            G[i, j] *= roots[i] * roots[j]
-        G[i, i] *= roots[i] * roots[i]
-        for j in range(i):
-            G[j, i] = G[i, j]

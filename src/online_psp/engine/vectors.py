@@ -26,20 +26,3 @@ def row_products(R: Floats, n: int, x: Floats, out: Floats) -> None:
             first += one[k] * x[k]
         out[j] = first
         j += 1
-
-
-@kernel
-def add_combination(c: Floats, R: Floats, n: int, out: Floats) -> None:
-    """``out += Σ_{j<n} c_j R[j]``."""
-    K, j = len(out), 0
-    while j + 4 <= n:
-        one, two, three, four = R[j], R[j + 1], R[j + 2], R[j + 3]
-        c1, c2, c3, c4 = c[j], c[j + 1], c[j + 2], c[j + 3]
-        for k in range(K):
-            out[k] += c1 * one[k] + c2 * two[k] + c3 * three[k] + c4 * four[k]
-        j += 4
-    while j < n:
-        one, c1 = R[j], c[j]
-        for k in range(K):
-            out[k] += c1 * one[k]
-        j += 1

@@ -390,4 +390,4 @@ def _last_time(model: OnlinePCA) -> float | None:
 
 def _unit(model: OnlinePCA) -> float:
     """The unit that the model has taken from its first row; 0 before that."""
-    return model._fitted().unit if model.__sklearn_is_fitted__() else 0.0
+    return model._fitted().model.unit if model.__sklearn_is_fitted__() else 0.0

@@ -1,13 +1,8 @@
-"""OnlinePCA: a scikit-learn transformer over any of the algorithms.
+"""OnlinePCA: a scikit-learn transformer that is settings, the last model, and a buffer of the rows since.
 
-It learns in three phases, which the user does not see:
-
-*exact* (`exact.py`)
-    As long as nothing has to be left out, the result is that of batch PCA. Data with few features stays in this phase for ever.
-*streaming* (`stream.py`)
-    The algorithm continues from the K' directions found, with their variances.
-*read-out*
-    When an attribute is read, the K' directions are turned into ordered principal components, and the top K are returned.
+Rows are gathered until a block is full; :func:`online_psp.pca.learn.learn` takes the model and the block to the next model. Blocks end at
+fixed places of the stream, so the model does not depend on how it is cut into calls. Reading learns the open rows into a model of its own
+and changes nothing; an error in the middle of a call leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -16,25 +11,48 @@ import copy
 import numbers
 import os
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.checks import unmasked
-from online_psp.engine.locks import InterruptsWait, model_lock
+from online_psp.engine.finite import worded
+from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.threads import suited_threads
-from online_psp.engine.types import Array, Floats
+from online_psp.engine.types import Array
 from online_psp.pca.axes import check_reference
+from online_psp.pca.buffer import Buffer, block_of
 from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
-from online_psp.pca.forgetting import check_times
-from online_psp.pca.merging import merge
-from online_psp.pca.notices import warn_never_observed, warn_of_gross
-from online_psp.pca.settings import check_settings
-from online_psp.pca.stream import Stream
+from online_psp.pca.forgetting import check_times, decays_of
+from online_psp.pca.learn import learn, unit_of
+from online_psp.pca.merge import merge
+from online_psp.pca.model import Model, empty_model
+from online_psp.pca.next import Next
+from online_psp.pca.notices import Notices, gross_notice, leap_notice, warn_never_observed
+from online_psp.pca.settings import Settings, check_settings
+from online_psp.pca.units import unit_for
 from online_psp.pca.using import Usable
+from online_psp.pca.view import View, view_of
+
+
+class State(NamedTuple):
+    """All that an OnlinePCA has learned."""
+
+    settings: Settings
+    model: Model
+    """After the last closed block."""
+    buffer: Buffer
+    """The rows since."""
+    last_time: float | None = None
+    """Of the last row, where age is time."""
+
+    @property
+    def seen(self) -> int:
+        return self.model.seen + self.buffer.n
 
 
 class OnlinePCA(Usable):
@@ -50,8 +68,6 @@ class OnlinePCA(Usable):
     n_components : int, float or None
         Number of components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data has
         directions.
-    algorithm : str
-        Streaming algorithm to use: "block", "fsm", "sm", "ipca" or "ccipca".
     oversample : int, optional
         Directions kept beyond `n_components`; as many again and 32 more by default, within the number of features. More
         directions make the result more accurate, at a proportional cost.
@@ -81,8 +97,7 @@ class OnlinePCA(Usable):
     robust : bool
         Whether to give less weight to rows that are far from all others under the model; see `sample_influence`.
     block_size : int or "auto"
-        Samples compressed at a time. It changes speed, not results (except for rounding, and with ``algorithm="block"``, whose blocks it
-        sets).
+        Rows learned at a time; five for each direction kept by default. Longer blocks are a little more accurate.
     dtype : float32, float64 or None
         Working precision; None keeps float32 data in float32 and converts everything else to float64.
     batch_size, copy, random_state
@@ -125,12 +140,15 @@ class OnlinePCA(Usable):
     """
 
     _onlooker: Callable[[AnyRows], None] | None = None
+    _told = 0
+    """Rows of the buffer that the onlooker has been told of."""
+    _next: Next | None = None
+    _state: State
 
     def __init__(
         self,
         n_components: int | float | None = None,
         *,
-        algorithm: str = "block",
         oversample: int | None = None,
         max_rank: int | None = None,
         center: bool = True,
@@ -148,7 +166,6 @@ class OnlinePCA(Usable):
         random_state: Any = None,
     ) -> None:
         self.n_components: Any = n_components
-        self.algorithm = algorithm
         self.oversample: Any = oversample
         self.max_rank: Any = max_rank
         self.center = center
@@ -169,14 +186,14 @@ class OnlinePCA(Usable):
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None) -> Self:
         """Learn from the rows of X, and nothing else, in one pass; the arguments are those of `partial_fit`."""
-        with self._beginning():
+        with self._lock:
             self._begin(X, sample_weight, times)
-        known = self._view().known if self.missing == "impute" else None
-        if known is not None:
-            warn_never_observed(known)
-        if self.robust:
-            self._fitted().gross_seen = self._view().gross
-            warn_of_gross(self._view().gross)
+        if self.missing == "impute" or self.robust:
+            self._view()
+            now = self._now()
+            self._say_gross(now)
+            if now.known is not None:
+                warn_never_observed(now.known)
         return self
 
     def partial_fit(
@@ -200,71 +217,75 @@ class OnlinePCA(Usable):
         times : (n,), optional
             Times of the rows, if `half_life` is a time: seconds or datetime64, never going back.
         """
-        stream: Stream | None = self.__dict__.get("_stream")
-        if stream is None:
-            with self._beginning():
-                stream = self.__dict__.get("_stream")
-                if stream is None:
-                    self._begin(X, sample_weight, times)
-                    _warn_of_more(self._fitted())
-                    return self
-        with stream.lock, InterruptsWait():
-            if self._stream is stream:
-                self._check_parameters(stream)
-                rows = check_rows(self, X, stream.settings.dtype, reset=False)
-                check_values(rows, stream.unit, stream.settings.missing == "impute")
-                stream.learn(*_counted(rows, sample_weight, times, stream))
-                _warn_of_more(stream)
-                return self
-        return self.partial_fit(X, y, sample_weight, check_input, times)  # another thread has merged, or begun anew, in the meantime
+        with self._lock:
+            if not self.__sklearn_is_fitted__():
+                self._begin(X, sample_weight, times)
+            else:
+                state = self._checked_state()
+                rows = check_rows(self, X, state.settings.dtype, reset=False)
+                check_values(rows, state.model.unit, state.settings.missing == "impute")
+                self._learn(state, rows, sample_weight, times)
+        return self
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        stream: Stream | None = self.__dict__.get("_stream")
-        if stream is not None and not name.startswith("_"):
-            stream.parameters_seen = False
-
-    def _check_parameters(self, stream: Stream) -> None:
-        """Raise a ValueError if a parameter that learning depends on has changed; those of reading hold from now on."""
-        changed = stream.settings.differs(check_settings(self))
-        if changed:
-            raise ValueError(changed)
-        self._check_number(stream)
-        if not stream.parameters_seen:
-            stream.settle()
-            stream.waiting.close()
-            stream.parameters_seen, stream.refresh_at = True, 0.0
-
-    def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> Self:
+    def _begin(self, X: ArrayLike, sample_weight: ArrayLike | None, times: ArrayLike | None) -> None:
         """Start anew; if an error is raised, the estimator has not changed."""
         settings = check_settings(self)
         kept: dict[str, Any] = {name: self.__dict__[name] for name in ("n_features_in_", "feature_names_in_") if name in self.__dict__}
         try:
             rows = check_rows(self, X, settings.dtype, reset=True)
-            D = rows.D
             wanted: Any = self.n_components
-            if isinstance(wanted, numbers.Integral) and int(wanted) > D:
-                raise ValueError(f"n_components must not be larger than the number of features, {D}; got {wanted}.")
+            if isinstance(wanted, numbers.Integral) and int(wanted) > rows.D:
+                raise ValueError(f"n_components must not be larger than the number of features, {rows.D}; got {wanted}.")
             check_values(rows, 0.0, settings.missing == "impute")
-            stream = Stream(settings, wanted, D, rows_dtype(rows))
+            settings = settings.begun(wanted, rows.D, rows_dtype(rows))
+            model = empty_model(rows.D, settings.few, settings.working)
             if self.reference is not None:
-                stream.axes = check_reference(self.reference, wanted, D)
-            stream.learn(*_counted(rows, sample_weight, times, stream))
+                model = model._replace(axes=check_reference(self.reference, wanted, rows.D))
+            self._said_before = Notices()
+            self._learn(State(settings, model, empty_buffer(settings, model)), rows, sample_weight, times)
         except BaseException:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             self.__dict__.update(kept)
             raise
-        with stream.lock:
-            stream.onlooker, self._stream = self._onlooker, stream
-            if stream.onlooker is not None:
-                stream.onlooker(rows)
-        return self
+
+    @worded
+    def _learn(self, state: State, rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None) -> None:
+        """Move on from a state by checked rows; if an error is raised, nothing has changed."""
+        settings, model, buffer, last = state
+        weights = check_weights(sample_weight, len(rows))
+        seconds = check_times(times, len(rows), settings.half_life, last)
+        if not weights.all():
+            used = np.flatnonzero(weights)
+            rows, weights, seconds = rows.take(used), weights[used], None if seconds is None else seconds[used]
+        decays = np.broadcast_to(decays_of(settings.half_life, seconds, last), weights.shape)
+        open_before, start, leap = buffer.n, 0, None
+        try:
+            with suited_threads(settings.rank * settings.D):
+                if not model.unit and (size := unit_of(rows)):
+                    model = model._replace(unit=unit_for(size, settings.working))
+                while start < len(rows):
+                    stop = min(len(rows), start + buffer.room - buffer.n)
+                    part = rows[start:stop], weights[start:stop], decays[start:stop]
+                    block = block_of(*part)
+                    if buffer.n or len(block.rows) < buffer.room:
+                        buffer.add(*part)
+                        block = buffer.block()
+                    if len(block.rows) == buffer.room:
+                        before, model = model, learn(model, block, settings)
+                        buffer, leap = empty_buffer(settings, model), leap or leap_notice(before, model)
+                    start = stop
+            self._state = State(settings, model, buffer, last if seconds is None or not len(seconds) else float(seconds[-1]))
+        except BaseException:
+            state.buffer.cut(open_before)
+            raise
+        self._next = None
+        self._tell(rows)
+        self._said.give("leap", leap)
+        self._say_gross(model)
 
     def fit_next(self, x: Array, time: Any = None) -> Array:
         """Learn from one sample, with little overhead: only its shape and finiteness are checked.
-
-        Samples may wait to be learned together, up to 512 of them. Whatever uses the model has them learned first.
 
         Parameters
         ----------
@@ -275,93 +296,77 @@ class OnlinePCA(Usable):
         Returns
         -------
         y : (n_components,)
-            Its projection on the components as of their last read-out: after half as many samples as the model remembers, at the end
-            of a block, at least every ``24 K'`` samples.
+            Its coordinates along the components as of the last block.
         """
-        stream: Stream | None = self.__dict__.get("_stream")
-        if stream is not None and type(x) is np.ndarray and x.dtype == stream.dtype and x.ndim == 1 and x.flags.carray and time is None:
-            with stream.lock:  # the way of nearly all samples, in as few steps as will do
-                if self._stream is stream and stream.parameters_seen and not stream.timed:
-                    waiting = stream.waiting
-                    y = waiting.take(x)
-                    if y is not None:
-                        return self._settle(stream, x, y) if waiting.is_full else y
-        return self._fit_next(stream, x, time)
+        with self._lock:
+            ready = self._next
+            if ready is not None and time is None:
+                y = ready.take(x)
+                if y is not None:
+                    if ready.is_due:
+                        self._after_next(ready)
+                    return y
+            return self._fit_next(x, time)
 
-    def _fit_next(self, stream: Stream | None, x: Array, time: Any) -> Array:
+    def _after_next(self, ready: Next) -> None:
+        """Close the block if it is full, and look whether the axes are to be read out anew."""
+        settings, model, buffer, last = self._state
+        if buffer.n == buffer.room:
+            self._tell_open(buffer)
+            try:
+                with suited_threads(settings.rank * settings.D):
+                    model = learn(model, buffer.block(), settings)
+                self._state, self._told = State(settings, model, empty_buffer(settings, model), last), 0
+                self._say_gross(model)
+            except BaseException:
+                buffer.cut(buffer.n - 1)
+                raise
+        elif self._onlooker is not None:
+            self._tell_open(buffer)
+        self._next = self._prepared()
+
+    def _fit_next(self, x: Array, time: Any) -> Array:
         """As `fit_next`, for any sample."""
-        x = unmasked(x)
-        if stream is None:
-            return self._fit_first(x, time)
-        if np.asarray(x).dtype.kind not in "fiubO":
-            raise TypeError(f"fit_next takes real numbers; got dtype {np.asarray(x).dtype}.")
-        row = np.require(x, stream.dtype, ["C", "A", "W", "E"])  # kernels are compiled for such arrays only
-        if row.shape != (stream.D,):
-            raise ValueError(f"fit_next takes one sample of shape ({stream.D},); got shape {row.shape}.")
-        with stream.lock:
-            if self._stream is stream:
-                if not stream.parameters_seen:
-                    self._check_parameters(stream)
-                times = None
-                if time is not None or stream.timed:
-                    times = check_times(None if time is None else np.asarray([time]), 1, stream.settings.half_life, stream.last_taken)
-                y = stream.take(row, None if times is None else float(times[0]))
-                if y is None:
-                    return self._learn_row(stream, row, times)
-                return self._settle(stream, row, y, 6) if stream.waiting.is_full else y
-        return self.fit_next(x, time)  # another thread has merged, or begun anew, in the meantime
+        row = np.asarray(unmasked(x))
+        if row.dtype.kind not in "fiubO":
+            raise TypeError(f"fit_next takes real numbers; got dtype {row.dtype}.")
+        D = self._state.settings.D if self.__sklearn_is_fitted__() else row.size
+        if row.shape != (D,):
+            raise ValueError(f"fit_next takes one sample of shape ({D},); got shape {row.shape}.")
+        times = None if time is None else np.asarray([time])
+        if not self.__sklearn_is_fitted__():
+            self._begin(row[np.newaxis], None, times)
+        else:
+            state = self._checked_state()
+            rows = DenseRows(np.require(row, state.settings.working, ["C"])[np.newaxis])
+            check_values(rows, state.model.unit, state.settings.missing == "impute")
+            ready = self._next
+            self._learn(state, rows, None, times)
+            if ready is not None and ready.buffer is self._state.buffer and not ready.is_due:
+                self._next = ready
+        self._next = self._next or self._prepared()
+        return self._next.project(row)
 
-    def _learn_row(self, stream: Stream, row: Array, times: Floats | None) -> Array:
-        """Learn from one row by itself, and get ready for more of them; returns its coordinates."""
-        rows = DenseRows(row[np.newaxis])
-        check_values(rows, stream.unit, stream.settings.missing == "impute")
-        with InterruptsWait():
-            due = stream.refresh_at
-            stream.learn(rows, np.ones(1), times)
-            stream.refresh_at = due
-            _warn_of_more(stream, 6)
-            self._show(stream)
-            stream.prepare()
-            return stream.project(row)
-
-    def _settle(self, stream: Stream, row: Array, y: Array, depth: int = 5) -> Array:
-        """Learn the rows that wait, and read out anew if it is time; returns the coordinates of the last row along the axes shown."""
-        with InterruptsWait():
-            stream.settle()
-            _warn_of_more(stream, depth)
-            shown = self._show(stream)
-            stream.prepare()
-            return stream.project(row) if shown else y
-
-    def _fit_first(self, x: Array, time: Any) -> Array:
-        row = np.asarray(x)
-        if row.ndim != 1:
-            raise ValueError(f"fit_next takes one sample of shape (D,); got shape {row.shape}.")
-        self.partial_fit(row[np.newaxis], times=None if time is None else np.asarray([time]))
-        stream = self._fitted()
-        with stream.lock:
-            point = np.require(x, stream.dtype, ["C", "A", "W", "E"])
-            self._show(stream)
-            stream.prepare()
-            return stream.project(point)
-
-    def _show(self, stream: Stream) -> bool:
-        """Read the components out anew for `fit_next`, if it is time; returns whether it was."""
-        anew = stream.refresh_at == 0.0  # after anything but single samples
-        if stream.seen < stream.refresh_at or not (anew or stream.cheap_to_read):
-            return False
-        stream.refresh_later()
-        wanted: Any = self.n_components
-        count = int(wanted) if isinstance(wanted, numbers.Integral) else stream.rank
-        view = stream.view() if anew and stream.model is not None else stream.glance(count)
+    def _prepared(self) -> Next:
+        """What `fit_next` needs for the next sample: the axes, as of the last block, or as of some of the first rows."""
+        settings, model, buffer, _ = self._state
+        seen = model
+        if not model.seen:
+            rows = _reading(buffer.n)[0]
+            with suited_threads(settings.rank * settings.D):
+                seen = learn(model, block_of(buffer.rows(rows), buffer.weights[:rows], buffer.decays[:rows]), settings)
+        view = view_of(seen, settings, False)
         components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
             scale, known = np.zeros(len(components)), self._variances(view) > 0
-            scale[known] = 1.0 / self._deviations(stream.dtype, view)[known]
+            scale[known] = 1.0 / self._deviations(settings.working, view)[known]
             components = scale[:, np.newaxis] * components
         components = components if view.deviations is None else components / view.deviations
-        stream.shown = np.ascontiguousarray(components, dtype=stream.dtype)
-        return True
+        mean = view.mean if settings.center else np.zeros_like(view.mean)
+        due = buffer.room if model.seen else min(buffer.room, _reading(buffer.n)[1])
+        due = due if self._onlooker is None else min(due, buffer.n + _TOLD_EVERY)
+        timed = settings.half_life is not None and settings.half_life.in_time
+        return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.
@@ -384,19 +389,27 @@ class OnlinePCA(Usable):
             raise ValueError(
                 f"Models must have the same features in the same order; feature {at} is {names[0][at]!r} and {names[1][at]!r}."
             )
-        while True:
-            mine, theirs = self._fitted(), other._fitted()
-            first, second = sorted((mine, theirs), key=id)
-            with first.lock, second.lock, suited_threads(mine.rank * mine.D):
-                if self._stream is mine and other._stream is theirs:  # or another thread has merged in the meantime
-                    merged = merge(mine, theirs)
-                    merged.onlooker, self._stream = self._onlooker, merged
-                    return self
+        theirs = other.snapshot()._state
+        with self._lock, suited_threads(self._settings.rank * self._settings.D):
+            self._state = self._merged(self._state, theirs)
+            self._next, self._told = None, 0
+        return self
+
+    @staticmethod
+    @worded
+    def _merged(mine: State, theirs: State) -> State:
+        model, rows, last = merge(mine, theirs)
+        buffer = empty_buffer(mine.settings, model)
+        if rows is not None:
+            buffer.add(*rows)
+        return State(mine.settings, model, buffer, last)
 
     def snapshot(self) -> Self:
         """A fitted model that reads as this one does now, and does not change when this one learns."""
         check_is_fitted(self)
-        return copy.deepcopy(self)
+        with self._lock:
+            self._tell_open(self._state.buffer)
+            return copy.copy(self)
 
     # Files
 
@@ -419,25 +432,96 @@ class OnlinePCA(Usable):
 
     # Inside
 
+    @property
+    def n_samples_seen_(self) -> int:
+        return self._fitted().seen
+
+    @property
+    def _settings(self) -> Settings:
+        return self._fitted().settings
+
+    @property
+    def _lock(self) -> Any:
+        found = self.__dict__.get("_own_lock")
+        return found if found is not None else self.__dict__.setdefault("_own_lock", model_lock())  # in one step: one for all threads
+
+    @property
+    def _said(self) -> Notices:
+        """The warnings that were given."""
+        return self.__dict__.setdefault("_said_before", Notices())  # type: ignore[no-any-return]
+
+    def _say_gross(self, model: Model) -> None:
+        """Warn if gross rows have lost more weight than may pass without a word; again if it has been less meanwhile."""
+        if model.robust is not None:
+            self._said.give_while("gross", gross_notice(model.robust.losses.gross_share(model.weight)))
+
+    def _fitted(self) -> State:
+        if "_state" not in self.__dict__:
+            raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
+        return self._state
+
+    @worded
+    def _now(self) -> Model:
+        """The model with the rows of the open block."""
+        settings, model, buffer, _ = self._fitted()
+        if not buffer.n:
+            return model
+        with suited_threads(settings.rank * settings.D):
+            return learn(model, buffer.block(), settings)
+
+    def _view(self) -> View:
+        """What the model shows, cached until more is learned."""
+        with self._lock:
+            settings, model, buffer, _ = self._fitted()
+            if buffer.read[0] != buffer.n:
+                now = self._now()
+                view = view_of(now, settings, settings.few or not model.seen)
+                buffer.read = buffer.n, view
+                self._said.on_reading(now, view, settings)
+            return buffer.read[1]  # type: ignore[no-any-return]
+
+    def _checked_state(self) -> State:
+        """The state; raises a ValueError if a parameter that learning depends on has changed. Those of reading hold from now on."""
+        if not self.__dict__.get("_parameters_seen"):
+            changed = self._state.settings.differs(check_settings(self))
+            if changed:
+                raise ValueError(changed)
+            self._check_number(self._state.settings)
+            self._parameters_seen = True
+        return self._state
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):
+            self.__dict__["_parameters_seen"], self.__dict__["_next"] = False, None
+
     def _be_watched(self, onlooker: Callable[[AnyRows], None] | None) -> None:
         """Have an onlooker told of all rows when they have been learned, under the lock of the model; None ends that."""
-        self._onlooker = onlooker
-        if self.__sklearn_is_fitted__():
-            stream = self._fitted()
-            with stream.lock:
-                stream.settle()
-                stream.onlooker = onlooker
+        with self._lock:
+            if self.__sklearn_is_fitted__():
+                self._told = self._state.buffer.n
+            self._onlooker, self._next = onlooker, None
 
-    def _beginning(self) -> Any:
-        """The lock under which this model begins, so that two threads do not both do it; other models begin at the same time."""
-        found = self.__dict__.get("_begins")
-        return found if found is not None else self.__dict__.setdefault("_begins", model_lock())  # in one step: one lock for all threads
+    def _tell(self, rows: AnyRows) -> None:
+        self._told = self._state.buffer.n
+        if self._onlooker is not None:
+            self._onlooker(rows)
+
+    def _tell_open(self, buffer: Buffer) -> None:
+        """Tell the onlooker of the rows that `fit_next` has taken since it was last told."""
+        if self._onlooker is not None and buffer.n > self._told:
+            self._onlooker(buffer.rows(buffer.n)[self._told :])
+            self._told = buffer.n
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name not in ("_begins", "_onlooker")}
+        with self._lock:
+            kept = {name: value for name, value in super().__getstate__().items() if name not in _NOT_KEPT}
+            if "_state" in kept:
+                kept["_state"] = kept["_state"]._replace(buffer=kept["_state"].buffer.copy())
+            return kept
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_stream")
+        return "_state" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -447,18 +531,20 @@ class OnlinePCA(Usable):
         return tags
 
 
-def _counted(
-    rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None, stream: Stream
-) -> tuple[AnyRows, Floats, Floats | None]:
-    """The rows with a positive weight, with their weights and times."""
-    weights = check_weights(sample_weight, len(rows))
-    seconds = check_times(times, len(rows), stream.settings.half_life, stream.last_time)
-    if weights.all():
-        return rows, weights, seconds
-    return rows.take(np.flatnonzero(weights)), weights[weights > 0], None if seconds is None else seconds[weights > 0]
+_TOLD_EVERY = 32  # rows of `fit_next`, after which an onlooker is told of them
+_NOT_KEPT = ("_own_lock", "_onlooker", "_next", "_told", "_parameters_seen")
 
 
-def _warn_of_more(stream: Stream, depth: int = 4) -> None:
-    """Warn if gross rows have lost too much weight since it was last looked at, whichever call has had them learned."""
-    before, stream.gross_seen = stream.gross_seen, stream.gross_share
-    warn_of_gross(stream.gross_seen, before, depth)
+def empty_buffer(settings: Settings, model: Model) -> Buffer:
+    """The buffer of the next block."""
+    kept = settings.rank if settings.share is None else len(model.variances)
+    return Buffer(
+        settings.block_rows(kept, not model.seen), settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0])
+    )
+
+
+def _reading(n: int) -> tuple[int, int]:
+    """The last number of first rows, not above n, at which `fit_next` reads out its axes, and the next: 1, 2, 3, 4, 6, 8, 12, 16, …"""
+    power: int = 1 << (n.bit_length() - 1)
+    half = power + power // 2
+    return (power, half if power > 1 else 2) if n < half or power == 1 else (half, 2 * power)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from online_psp.engine.libraries import Library, namespace_of
+from online_psp.engine.checks import sum_of_squares
+from online_psp.engine.libraries import Library, namespace_of, to_host
+from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.holes import Expected, Gaussian, expect, log_likelihoods, observed_in
-from online_psp.pca.view import View
+from online_psp.pca.fill import Expected, Gaussian, expect, gaussian
+
+if TYPE_CHECKING:
+    from online_psp.pca.view import View
 
 _RIDGE = 1.0  # factor of the noise that directions learned from few rows are taken to have; chosen in docs/adr/0013
+
+
+def first_hole(rows: AnyRows) -> int:
+    """Number of rows before the first with a missing value."""
+    if isinstance(rows, SparseRows):
+        bad = np.isnan(rows.data[rows.indptr[0] : rows.indptr[-1]])
+        return int(np.searchsorted(rows.indptr, int(np.argmax(bad)) + rows.indptr[0], side="right")) - 1 if bad.any() else len(rows)
+    values = to_host(rows.X) if isinstance(rows, ArrayRows) else rows.X
+    if np.isfinite(sum_of_squares(values)):  # one quick pass
+        return len(rows)
+    missing = np.isnan(values).any(axis=1)
+    return int(np.argmax(missing)) if missing.any() else len(rows)
 
 
 def gaussian_of(view: View) -> Gaussian:
@@ -23,10 +39,20 @@ def gaussian_of(view: View) -> Gaussian:
 
     Below about D/n of the mean variance, a covariance learned from n rows cannot be told from noise. So the noise is at least this large.
     """
-    D, total = len(view.mean), view.total_variance
-    rest = max(total - float(view.variances.sum()), 0.0) / max(D - len(view.variances), 1)
+    found = gaussian(view.components.astype(np.float64), view.variances, view.total_variance, share=4.0)
     pairs = view.weight if view.known is None else float(np.mean(view.known)) ** 2 / max(view.weight, 1.0)
-    return Gaussian(view.components.astype(np.float64), view.variances, max(view.excess * rest, _RIDGE * total / (D + pairs)))
+    return with_noise(found, view.variances, max(found.noise, _RIDGE * view.total_variance / (len(view.mean) + pairs)))
+
+
+def with_noise(model: Gaussian, variances: Floats, noise: float) -> Gaussian:
+    """The model with another noise."""
+    return Gaussian(model.directions, np.sqrt(np.maximum(variances[: len(model.lengths)] - noise, 0.0)), noise)
+
+
+def expected(view: View, model: Gaussian, rows: Floats, likelihoods: bool = False) -> Expected:
+    """What is expected of raw rows, (n, D), with NaN where a value is missing."""
+    observed = ~np.isnan(rows)
+    return expect(model, np.where(observed, _centred(view, rows), 0.0), observed, likelihoods)
 
 
 def _parts(X: Array) -> Iterator[tuple[NDArray[np.intp], Floats]]:
@@ -47,11 +73,12 @@ def _centred(view: View, rows: Floats) -> Floats:
 def filled(view: View, X: Array) -> Array:
     """Rows, (n, D), with what the model expects in place of NaN; observed values do not change."""
     model, full = gaussian_of(view), X.copy()
+    slopes = 1.0 if view.slopes is None else view.slopes
     for at, rows in _parts(X):
-        expected: Floats = expect(model, _centred(view, rows), observed_in(rows))[0].rows
+        found = slopes * expected(view, model, rows).rows
         if view.deviations is not None:
-            expected = expected * view.deviations
-        full[at] = np.where(np.isnan(rows), expected + view.mean, rows)
+            found = found * view.deviations
+        full[at] = np.where(np.isnan(rows), found + view.mean, rows)
     return full
 
 
@@ -60,11 +87,9 @@ def partial_likelihoods(view: View, model: Gaussian, X: Array) -> tuple[NDArray[
     numbers: list[NDArray[np.intp]] = [np.zeros(0, np.intp)]
     values: list[Floats] = [np.zeros(0)]
     for at, rows in _parts(X):
-        seen = observed_in(rows)
-        found: Expected = expect(model, _centred(view, rows), seen)[0]
-        scaled = 0.0 if view.deviations is None else seen @ np.log(view.deviations)
+        scaled = 0.0 if view.deviations is None else ~np.isnan(rows) @ np.log(view.deviations)
         numbers.append(at)
-        values.append(np.where(found.counts > 0, log_likelihoods(found) - scaled, 0.0))
+        values.append(expected(view, model, rows, True).log_likelihoods - scaled)
     return np.concatenate(numbers), np.concatenate(values)
 
 

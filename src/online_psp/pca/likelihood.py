@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import pinvh
 from scipy.sparse import issparse
 
-from online_psp.engine.sparse_store import centred_squares
+from online_psp.engine.rows import SparseRows
 from online_psp.engine.types import Array, Floats
 
 
@@ -62,3 +62,9 @@ def precision(components: Array, variances: Floats, noise: float) -> Floats:
     if noise <= 0.0:
         return np.asarray(pinvh(covariance(components, variances, noise)))
     return _spiked(components, 1.0 / np.maximum(variances, noise) - 1.0 / noise, 1.0 / noise)
+
+
+def centred_squares(matrix: Any, mean: Floats) -> Floats:
+    """``‖x − mean‖²`` of CSR rows, (n,)."""
+    squares: Floats = SparseRows(matrix).squares() - 2.0 * (matrix @ mean) + float(mean @ mean)
+    return np.maximum(squares, 0.0)

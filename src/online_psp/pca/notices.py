@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.algorithms._ritz import rounding
 from online_psp.engine.types import Floats
-from online_psp.pca.exact import FEW_FEATURES
+from online_psp.pca.few import FEW
+from online_psp.pca.groups import strangers
+from online_psp.pca.model import Model
+from online_psp.pca.principal import total_variance
+from online_psp.pca.settings import Settings
+from online_psp.pca.view import View
 
 GROSS_SHARE = 1.0 / 16.0
 """Share of the weight of all rows that `robust` may take away without a warning."""
@@ -27,29 +31,59 @@ _GROWTH = 32.0  # times by which one row may change a deviation without a warnin
 
 
 class Notices:
-    """Gives each kind of warning once, at a moment when nothing is lost if it is turned into an error."""
+    """Gives each kind of warning once in the life of a model, at moments when nothing is lost if it is turned into an error."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
-        self._waiting: list[tuple[str, type[Warning]]] = []
 
     def give(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning) -> None:
-        """Warn at once, unless there is nothing to say or a warning of this kind was given before."""
         if sentence is not None and kind not in self._given:
             self._given.add(kind)
-            warnings.warn(sentence, category, stacklevel=3)
+            warnings.warn(sentence, category, stacklevel=5)
 
-    def hold(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning) -> None:
-        """Keep a warning that comes up while rows are learned until `release`."""
-        if sentence is not None and kind not in self._given:
-            self._given.add(kind)
-            self._waiting.append((sentence, category))
+    def give_while(self, kind: str, sentence: str | None) -> None:
+        """As `give`, but again where there was nothing to say in the meantime."""
+        if sentence is None:
+            self._given.discard(kind)
+        self.give(kind, sentence, UserWarning)
 
-    def release(self) -> None:
-        """Give the warnings that were held. Rows have been learned by now, so that a warning turned into an error loses none."""
-        waiting, self._waiting = self._waiting, []
-        for sentence, category in waiting:
-            warnings.warn(sentence, category, stacklevel=4)
+    def on_reading(self, model: Model, view: View, settings: Settings) -> None:
+        """Warn where what was found may not be what was asked for."""
+        found, dtype, K = view.variances, settings.working, settings.shown if settings.share is None else len(view.variances)
+        raw = found if settings.standardize else found * (model.unit or 1.0) ** 2
+        if not (view.exact or settings.standardize):
+            units = units_notice(model.variance, dtype, K)
+            self.give("units", units)
+            self.give("rounding", None if units else rounding_notice(raw, dtype, K))  # the same cause, said better
+        if model.scale is not None and model.first_scale is not None:
+            self.give("growth", growth_notice(model.variance, model.first_scale, raw, K))
+        if settings.standardize:
+            self.give("underflow", underflow_notice(model.variance, model.low))
+        else:
+            self.give("sizes", sizes_notice(raw, float(model.variance.sum()), model.faintest, dtype, K, model.seen))
+        if model.groups is not None and model.known is not None:
+            self.give("strangers", strangers_notice(strangers(model.groups, model.known)), UserWarning)
+        self._on_gross(model, settings)
+
+    def _on_gross(self, model: Model, settings: Settings) -> None:
+        if model.robust is None:
+            return
+        losses, weight = model.robust.losses, model.weight
+        self.give("tail", tail_notice(*losses.tail_shares(weight, total_variance(model, settings))), UserWarning)
+        shares = losses.start_shares(weight, model.full_mean, model.variance, settings.standardize)
+        self.give("start", start_notice(*shares), UserWarning)
+
+
+def rounding(variances: Floats, dtype: np.dtype[Any]) -> float:
+    """Variance along any one direction that may be rounding alone, given those of directions found in double precision, largest first.
+
+    Numbers of the given dtype are off by ``eps/√12`` of their size, root mean square, and all of them together by as much of the total; the
+    decomposition is off by some roundings of the largest direction, in double precision.
+    """
+    if not len(variances):
+        return 0.0
+    decomposed = (64.0 * np.finfo(np.float64).eps) ** 2 * float(variances[0])
+    return max(decomposed, float(np.finfo(dtype).eps) ** 2 / 12.0 * float(variances.sum()))
 
 
 def units_notice(variances: Floats, dtype: np.dtype[Any], wanted: int) -> str | None:
@@ -99,7 +133,7 @@ def sizes_notice(variances: Floats, total: float, faintest: float, dtype: np.dty
     wanted, count : int
         Directions asked for, and rows seen.
     """
-    if not faintest**2 < rounding(np.array([total]), dtype):
+    if not 0.0 < faintest**2 < rounding(np.array([total]), dtype):
         return None
     seen = int((variances > rounding(variances, dtype)).sum())
     if seen >= min(wanted, count - 1):
@@ -157,7 +191,7 @@ def growth_notice(variance: Floats, first: Floats, variances: Floats, wanted: in
     return (
         f"The standard deviations of the features have changed by factors from {np.exp(growth.min()):.2g} to {np.exp(growth.max()):.2g} "
         "since rows were first divided by them, as with heavy tails, so that components of the standardised features are less accurate: "
-        f"pass a larger oversample (with {-(-len(first) // FEW_FEATURES)} directions they are exact), or transform the data, for example "
+        f"pass a larger oversample (with {-(-len(first) // FEW)} directions they are exact), or transform the data, for example "
         "by logarithms."
     )
 
@@ -184,14 +218,17 @@ def start_notice(weight: float, variance: float) -> str | None:
     )
 
 
-def leap_notice(row: int, growth: Floats) -> str | None:
-    """Whether one row has changed a deviation beyond recognition, given by how many times it has changed each, (D,)."""
+def leap_notice(before: Model, after: Model) -> str | None:
+    """Whether a block has changed a deviation beyond recognition."""
+    if before.scale is None or after.scale is None:
+        return None
+    growth = after.scale / before.scale
     widest = int(np.argmax(growth))
     if not growth[widest] > _GROWTH:
         return None
     return (
-        f"Row {row} makes the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
-        "standardize=True divides by it: components may be less accurate. If the row is gross, leave it out or pass robust=True; "
+        f"Rows {before.seen} to {after.seen - 1} make the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
+        "standardize=True divides by it: components may be less accurate. If some of them are gross, leave them out or pass robust=True; "
         "if units have changed, bring them to the same."
     )
 
@@ -208,12 +245,11 @@ def warn_never_observed(known: Floats) -> None:
         )
 
 
-def warn_of_gross(share: float, before: float = 0.0, depth: int = 3) -> None:
-    """Warn if gross rows have lost more of the weight of all rows than may pass without a word, and had not before."""
-    if before <= GROSS_SHARE < share:
-        warnings.warn(
-            f"robust=True has taken {100.0 * share:.0f} % of their weight from the rows so far, because some are far from the others "
-            "(sample_influence tells which); if those are data, as of another cluster, a heavy tail or a new regime, set robust=False.",
-            UserWarning,
-            stacklevel=depth,
-        )
+def gross_notice(share: float) -> str | None:
+    """Whether gross rows have lost more of the weight of all rows than may pass without a word."""
+    if not share > GROSS_SHARE:
+        return None
+    return (
+        f"robust=True has taken {100.0 * share:.0f} % of their weight from the rows so far, because some are far from the others "
+        "(sample_influence tells which): see whether they are gross, or data of another kind, such as a new regime."
+    )

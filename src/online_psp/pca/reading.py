@@ -1,4 +1,4 @@
-"""The learned attributes of an OnlinePCA, those with a trailing underscore, read from its stream."""
+"""The learned attributes of an OnlinePCA, those with a trailing underscore, read from its view."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from online_psp.engine.blas import matmul
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
-from online_psp.pca.settings import check_components
-from online_psp.pca.stream import Stream
+from online_psp.pca.model import Model
+from online_psp.pca.settings import Settings, check_components
 from online_psp.pca.view import View
 
 _ROUNDINGS = 64.0  # in a sum of variances
 
 
 class Learned(BaseEstimator):
-    """The attributes that are read from a stream; the estimator itself does the learning."""
+    """The attributes that are read from a view; the estimator itself does the learning."""
 
     n_components: Any
     whiten: bool
@@ -32,7 +31,7 @@ class Learned(BaseEstimator):
 
     @property
     def scores_covariance_(self) -> Floats:
-        return self._shown(self._view())[1] * self._view().degrees(self._fitted().settings)
+        return self._shown(self._view())[1] * self._view().degrees(self._settings)
 
     @property
     def explained_variance_(self) -> Floats:
@@ -51,11 +50,11 @@ class Learned(BaseEstimator):
 
     @property
     def mean_(self) -> Array:
-        return self._view().mean.astype(self._fitted().dtype)
+        return self._view().mean.astype(self._settings.working)
 
     @property
     def var_(self) -> Floats:
-        view, settings = self._view(), self._fitted().settings
+        view, settings = self._view(), self._settings
         if view.known is None or not settings.center or settings.half_life is not None:
             return view.feature_variances * view.degrees(settings)
         known = view.known  # every feature was observed in a different number of rows
@@ -88,7 +87,7 @@ class Learned(BaseEstimator):
 
     @property
     def exact_(self) -> bool:
-        return self._fitted().exact is not None
+        return self._view().exact
 
     @property
     def _n_features_out(self) -> int:
@@ -96,23 +95,22 @@ class Learned(BaseEstimator):
 
     # Inside
 
-    def _fitted(self) -> Stream:
-        stream: Stream | None = self.__dict__.get("_stream")
-        if stream is None:
-            raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
-        stream.settle()
-        stream.check_whole()
-        return stream
+    @property
+    def _settings(self) -> Settings:
+        raise NotImplementedError
 
     def _view(self) -> View:
-        return self._fitted().view()
+        raise NotImplementedError
 
-    def _check_number(self, stream: Stream) -> None:
-        """Raise a ValueError if `n_components` was changed to more than the stream keeps."""
+    def _now(self) -> Model:
+        raise NotImplementedError
+
+    def _check_number(self, settings: Settings) -> None:
+        """Raise a ValueError if `n_components` was changed to more than the model keeps."""
         wanted: Any = self.n_components
-        if isinstance(wanted, numbers.Integral) and int(wanted) > stream.rank:
+        if isinstance(wanted, numbers.Integral) and int(wanted) > settings.rank:
             raise ValueError(
-                f"n_components is {wanted} now, but the model keeps only {stream.rank} directions; start anew with fit to have more."
+                f"n_components is {wanted} now, but the model keeps only {settings.rank} directions; start anew with fit to have more."
             )
 
     def _count(self, view: View) -> int:
@@ -120,10 +118,10 @@ class Learned(BaseEstimator):
         wanted: Any = self.n_components
         check_components(wanted)
         if wanted is None:
-            eps = np.finfo(self._fitted().dtype).eps
+            eps = np.finfo(self._settings.working).eps
             return max(1, int(np.sum(view.variances > len(view.mean) * eps * view.variances[0])))
         if isinstance(wanted, numbers.Integral):
-            self._check_number(self._fitted())
+            self._check_number(self._settings)
             return min(int(wanted), len(view.components))
         explained = np.cumsum(view.variances) / max(view.total_variance, np.finfo(np.float64).tiny)
         enough = explained >= wanted - 1e-12
@@ -138,17 +136,15 @@ class Learned(BaseEstimator):
 
     def _shown(self, view: View) -> tuple[Array, Floats]:
         """The components as they are shown, (K, D), and the covariance of coordinates along them, divided by the weight."""
-        K, stream = self._count(view), self._fitted()
+        K = self._count(view)
         components, variances = view.components[:K], view.variances[:K]
-        if stream.settings.axes == "principal" or (stream.axes is not None and len(stream.axes) != K):
+        if view.axes is None or len(view.axes) != K:
             return components, np.diag(variances)
-        if stream.axes is None:
-            return components, np.diag(variances)
-        turn = nearest_turn(components, stream.axes)
+        turn = nearest_turn(components, view.axes)
         return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
 
     def _variances(self, view: View) -> Floats:
-        return np.diag(self._shown(view)[1]) * view.degrees(self._fitted().settings)
+        return np.diag(self._shown(view)[1]) * view.degrees(self._settings)
 
     def _noise(self, view: View) -> float:
         K = self._count(view)
@@ -156,7 +152,7 @@ class Learned(BaseEstimator):
         if left_out <= 0:
             return 0.0
         rest = self._lost(view) + float(view.variances[K:].sum())
-        return float(rest * view.degrees(self._fitted().settings) / left_out)
+        return float(rest * view.degrees(self._settings) / left_out)
 
     def _lost(self, view: View) -> float:
         """Variance along all directions that were not kept.
@@ -166,13 +162,13 @@ class Learned(BaseEstimator):
         """
         total, kept = view.total_variance, len(view.variances)
         lost = max(total - float(view.variances.sum()), 0.0)
-        if lost > _ROUNDINGS * np.finfo(self._fitted().dtype).eps * total or not kept:
+        if lost > _ROUNDINGS * np.finfo(self._settings.working).eps * total or not kept:
             return lost
         return min(lost, max(min(len(view.mean), view.seen) - kept, 0) * float(view.variances[-1]))
 
     def _gaussian(self, view: View) -> tuple[Array, Floats, float]:
         K = self._count(view)
-        return view.components[:K], view.variances[:K] * view.degrees(self._fitted().settings), self._noise(view)
+        return view.components[:K], view.variances[:K] * view.degrees(self._settings), self._noise(view)
 
     def _scales(self, view: View) -> Floats:
         return np.sqrt(self._variances(view))

@@ -3,48 +3,101 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
-from online_psp.algorithms.base import BlockSize
+from online_psp.engine.types import Floats
+from online_psp.pca.few import FEW
 from online_psp.pca.forgetting import HalfLife, check_half_life
+from online_psp.pca.gross import LEAST_FIRST, LEAST_ROWS
 
-LEARNERS = ("block",)
-"""Algorithms that OnlinePCA can use."""
-CAREFUL = LEARNERS
-"""Algorithms with which it offers missing="impute" and robust=True."""
 MAX_RANK = 512
 """Most directions to keep if a share of the variance is asked for."""
 SPARE = 32
 """Directions kept beyond twice the number of components."""
 
 
+BLOCK, FIRST_BLOCK = 5, 6
+"""Rows of a block, and of the first one, in multiples of the directions kept."""
+FEW_ROWS = 256
+"""Rows of a block where the covariance of all features is kept, or as many as there are features."""
+
+
+_DOUBLE: np.dtype[Any] = np.dtype(np.float64)
+
+
 @dataclass(frozen=True)
 class Settings:
     """The parameters that learning depends on. (Once a stream has begun, `n_components` and `whiten` only matter for reading.)"""
 
-    algorithm: str
     oversample: int | None
     max_rank: int | None
     center: bool
     half_life: HalfLife | None
     axes: str
     standardize: bool
-    block_size: BlockSize
+    block_size: int | str
     dtype: str | None
     missing: str = "error"
     robust: bool = False
+    # What follows from the first rows.
+    share: float | None = None
+    """Share of the variance that components are to explain, if that determines their number."""
+    rank: int = 0
+    """Directions to keep, at the most."""
+    shown: int = 0
+    """Components, if their number is known."""
+    D: int = 0
+    working: np.dtype[Any] = _DOUBLE
 
     def differs(self, other: Settings) -> str | None:
         """One sentence about the first parameter in which `other` differs from this, or None."""
         for field in fields(self):
             was, now = getattr(self, field.name), getattr(other, field.name)
+            if field.name == "share":
+                break
             if was != now:
                 shown = [str(each) if isinstance(each, HalfLife) else repr(each) for each in (was, now)]
                 return f"{field.name} was {shown[0]} when learning began and is {shown[1]} now; set it back, or start anew with fit."
         return None
+
+    def begun(self, n_components: Any, D: int, working: np.dtype[Any]) -> Self:
+        """The settings of a stream of D features."""
+        share = None if n_components is None or isinstance(n_components, numbers.Integral) else float(n_components)
+        if share is not None:
+            rank = shown = min(self.max_rank or MAX_RANK, D)
+        elif n_components is None:
+            rank = shown = D
+        else:
+            shown = int(n_components)
+            rank = min(self._kept(shown), D)
+        return replace(self, share=share, rank=rank, shown=min(shown, D), D=D, working=working)
+
+    def _kept(self, K: int) -> int:
+        return 2 * K + SPARE if self.oversample is None else K + self.oversample
+
+    def rank_for_share(self, variances: Floats, total: float) -> tuple[int, int]:
+        """How many directions explain the share of the variance that is asked for, and how many to keep then."""
+        assert self.share is not None
+        enough = np.cumsum(variances) >= (self.share - 1e-12) * total
+        K = int(np.argmax(enough)) + 1 if enough.any() else len(variances)
+        return K, min(max(self._kept(K), K if enough.any() else K + 1), self.rank)
+
+    @property
+    def few(self) -> bool:
+        """Whether the covariance of all features is kept."""
+        return self.D <= FEW * self.rank
+
+    def block_rows(self, rank: int, first: bool) -> int:
+        """Rows of the next block, if so many directions are kept."""
+        least = 1 if not self.robust else LEAST_FIRST if first else LEAST_ROWS
+        if self.block_size != "auto" and (self.few or not first):
+            return max(int(self.block_size), least)
+        if self.few:
+            return max(FEW_ROWS, self.D, least)
+        return max(FIRST_BLOCK * self.rank if first else BLOCK * rank, least)
 
 
 def _whole(value: Any, name: str, least: int, also: str = "") -> int:
@@ -84,8 +137,6 @@ def check_settings(estimator: Any) -> Settings:
     """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
     _truth(estimator.whiten, "whiten")
-    if estimator.algorithm not in LEARNERS:
-        raise ValueError(f"algorithm must be 'block'; the paper's algorithms are classes of their own. Got {estimator.algorithm!r}.")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
     if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
@@ -94,10 +145,6 @@ def check_settings(estimator: Any) -> Settings:
         _whole(estimator.batch_size, "batch_size", 1, ", or None")
     _truth(estimator.copy, "copy")
     robust = _truth(estimator.robust, "robust")
-    for option, wanted in (("missing='impute'", estimator.missing == "impute"), ("robust=True", robust)):
-        if wanted and estimator.algorithm not in CAREFUL:
-            needed = " or ".join(f"algorithm={name!r}" for name in CAREFUL)
-            raise ValueError(f"{option} needs {needed}; got algorithm={estimator.algorithm!r}.")
     if estimator.standardize is True and estimator.center is False:
         raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
@@ -112,7 +159,6 @@ def check_settings(estimator: Any) -> Settings:
     if isinstance(size, str) and size != "auto":
         raise ValueError(f"block_size must be a whole number, 1 or more, or 'auto'; got {size!r}.")
     return Settings(
-        algorithm=estimator.algorithm,
         oversample=None if oversample is None else _whole(oversample, "oversample", 0),
         max_rank=None if max_rank is None else _whole(max_rank, "max_rank", 1),
         center=_truth(estimator.center, "center"),
@@ -124,20 +170,3 @@ def check_settings(estimator: Any) -> Settings:
         missing=estimator.missing,
         robust=robust,
     )
-
-
-def rank_for(n_components: Any, settings: Settings, D: int) -> int:
-    """The number of directions to keep of D features: K'."""
-    if n_components is None:
-        return D
-    if not isinstance(n_components, numbers.Integral):
-        return min(settings.max_rank or MAX_RANK, D)
-    K = int(n_components)
-    return min(2 * K + SPARE if settings.oversample is None else K + settings.oversample, D)
-
-
-def rank_found(share: float, variances: Any, total: float, settings: Settings) -> int:
-    """The number of directions to stream with, if a share of the variance was asked for and these directions are exact."""
-    enough = np.cumsum(variances) >= (share - 1e-12) * total
-    K = int(np.argmax(enough)) + 1 if enough.any() else len(variances)
-    return min(2 * K + SPARE if settings.oversample is None else K + settings.oversample, len(variances))

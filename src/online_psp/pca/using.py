@@ -16,12 +16,13 @@ from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, rows_dtype
-from online_psp.pca.filling import filled, partial_likelihoods, put_back
-from online_psp.pca.holes import Gaussian, first_hole
+from online_psp.pca.compressed import far_from_zero, less
+from online_psp.pca.fill import Gaussian
+from online_psp.pca.filling import filled, first_hole, partial_likelihoods, put_back
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
 from online_psp.pca.notices import warn_never_observed
-from online_psp.pca.offsets import offset_for, shifted
 from online_psp.pca.reading import Learned
+from online_psp.pca.robust import far_out
 from online_psp.pca.view import View
 
 _LARGE_MEAN = 10.0  # in deviations: a larger mean is subtracted from rows before they are multiplied
@@ -37,7 +38,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         """
         check_is_fitted(self)
         view = self._view()
-        rows = self._rows_to_use(X, self._fitted().settings.missing == "impute")
+        rows = self._rows_to_use(X, self._settings.missing == "impute")
         with np.errstate(over="ignore", invalid="ignore"):  # said below
             scores = self._scores(self._without_holes(rows, view), view)
         check_coordinates(scores)
@@ -71,7 +72,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         """Rows with the given coordinates along the components, (n, D)."""
         check_is_fitted(self)
         view = self._view()
-        components, dtype = self._shown(view)[0], self._fitted().dtype
+        components, dtype = self._shown(view)[0], self._settings.working
         scores, xp = check_scores(X, len(components))
         if self.whiten:
             components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
@@ -84,21 +85,24 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         """Log-likelihood of each row under the probabilistic PCA model, (n,); of its observed values, if some are missing."""
         check_is_fitted(self)
         view = self._view()
-        holes = self._fitted().settings.missing == "impute"
+        holes = self._settings.missing == "impute"
         rows = self._rows_to_use(X, holes)
         found = self._log_likelihoods(rows, view)
         if holes and first_hole(rows) < len(rows):
-            at, values = partial_likelihoods(view, Gaussian(*self._gaussian(view)), rows.dense(np.dtype(np.float64)))
+            components, variances, noise = self._gaussian(view)
+            noise = max(noise, 1e-10 * float(variances.max(initial=0.0)), float(np.finfo(np.float64).tiny))
+            model = Gaussian(components.astype(np.float64), np.sqrt(np.maximum(variances - noise, 0.0)), noise)
+            at, values = partial_likelihoods(view, model, rows.dense(np.dtype(np.float64)))
             found[at] = values
         return found
 
     def _rows_to_use(self, X: ArrayLike, holes: bool) -> AnyRows:
-        rows = check_rows(self, X, self._fitted().settings.dtype, reset=False)
+        rows = check_rows(self, X, self._settings.dtype, reset=False)
         check_values(rows, 1.0, holes)
         return rows
 
     def _without_holes(self, rows: AnyRows, view: View) -> AnyRows:
-        if first_hole(rows) == len(rows):
+        if self._settings.missing != "impute" or first_hole(rows) == len(rows):
             return rows
         full = filled(view, rows.dense(rows_dtype(rows)))
         return ArrayRows(rows.library.of(full), rows.library.dtype) if isinstance(rows, ArrayRows) else DenseRows(full)
@@ -107,8 +111,8 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         mean: Floats = view.mean
         data: Any
         if isinstance(rows, SparseRows):
-            offset = offset_for(mean, view.feature_variances)
-            mean, data = mean - offset, shifted(rows.scaled(1.0, np.dtype(np.float64), rows.weights), offset).matrix()
+            offset = far_from_zero(mean, view.feature_variances)
+            mean, data = mean - offset, less(rows.matrix().astype(np.float64), offset)
         else:
             data = rows.dense(np.dtype(np.float64))
         if view.deviations is None:
@@ -122,15 +126,16 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         Without ``robust=True`` every row has weight 1.
         """
         check_is_fitted(self)
-        stream = self._fitted()
-        rows = self._rows_to_use(X, stream.settings.missing == "impute")
-        with stream.lock:
-            if stream.careful is None or not stream.settings.robust:
-                return np.ones(len(rows))
-            learned, step = stream.careful.settled(), max(1, CENTRE_BYTES // (8 * rows.D))
-            unit = (stream.unit or 1.0) * learned.factor
-            parts = [learned.influence(unit * rows[at : at + step].dense(np.dtype(np.float64))) for at in range(0, len(rows), step)]
-        return np.concatenate([np.zeros(0), *parts])
+        settings, model = self._settings, self._now()
+        rows = self._rows_to_use(X, settings.missing == "impute")
+        if model.robust is None:
+            return np.ones(len(rows))
+        step, found = max(1, CENTRE_BYTES // (8 * rows.D)), [np.zeros(0)]
+        for start in range(0, len(rows), step):
+            part = (model.unit or 1.0) * rows[start : start + step].dense(np.dtype(np.float64))
+            far = far_out(model, np.nan_to_num(part), ~np.isnan(part), settings)
+            found.append(model.robust.guard.weights(far))
+        return np.concatenate(found)
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows; see `score_samples`."""
@@ -154,7 +159,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         components = self._shown(view)[0]
         if view.deviations is not None:
             components = (components / view.deviations).astype(components.dtype)
-        mean = view.mean if self._fitted().settings.center else np.zeros(rows.D)
+        mean = view.mean if self._settings.center else np.zeros(rows.D)
         offset = mean @ components.T.astype(np.float64)
         scaled = mean if view.deviations is None else mean / view.deviations
         first = float(scaled @ scaled) > _LARGE_MEAN**2 * view.total_variance  # a difference of products would be mostly rounding

@@ -143,7 +143,7 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
         psp("transform", tmp_path / "a.psp", tmp_path / name, "--inverse", "-o", tmp_path / "back.npy", "--force")
         np.testing.assert_allclose(np.load(tmp_path / "back.npy"), model.inverse_transform(model.transform(X[500:])), atol=1e-12)
     shown = psp("info", tmp_path / "a.psp").stdout
-    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "█", "algorithm=block"):
+    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "█"):
         assert part in shown.replace("\n              ", "")
     facts = json.loads(psp("info", tmp_path / "ab.psp", "--json").stdout)
     assert facts["samples"] == 900

@@ -277,10 +277,3 @@ def test_pandas_na_in_columns_of_objects() -> None:
     frame = pd.DataFrame(H).astype("Float64").astype(object)
     check_same(OnlinePCA(2, missing="impute").fit(frame), OnlinePCA(2, missing="impute").fit(pd.DataFrame(H)))
     assert not OnlinePCA(2, missing="impute").fit(frame).impute(frame).isna().any().any()
-
-
-def test_one_pair_that_is_never_observed_together_is_named() -> None:
-    X = np.random.default_rng(41).standard_normal((400, 6)) @ np.random.default_rng(42).standard_normal((6, 6))
-    X[:200, 1], X[200:, 4] = np.nan, np.nan
-    with pytest.warns(UserWarning, match="Features 1 and 4 .*never"):
-        _ = OnlinePCA(2, missing="impute").fit(X).components_

@@ -155,7 +155,8 @@ def test_rows_that_are_all_alike_do_not_make_the_others_gross(D: int, kind: str)
     X[idle] = 0.5
     truth = PCA(3).fit(X)
     model = OnlinePCA(3, robust=True).fit(X)
-    assert subspace_error(model.components_.T, truth.components_.T) < 0.05
+    assert model.sample_influence(X).mean() > 0.98
+    assert subspace_error(model.components_.T, truth.components_.T) < 0.06
     assert np.allclose(model.explained_variance_, truth.explained_variance_, rtol=0.06)
 
 

@@ -9,22 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from online_psp.pca.holes import Mask
-
-Groups = NDArray[np.intp]
+from online_psp.engine.types import Floats
 
 
-def single_groups(D: int) -> Groups:
-    """Groups of one feature each, (D,)."""
-    return np.arange(D)
-
-
-def one_group(D: int) -> Groups:
-    """One group of all features, (D,)."""
-    return np.zeros(D, dtype=np.intp)
-
-
-def connect(groups: Groups, observed: Mask) -> Groups:
+def connect(groups: Floats, observed: NDArray[np.bool_]) -> Floats:
     """Groups after rows of which these values were observed, (n, D). The number of a group is that of its first feature."""
     if not groups.any():
         return groups
@@ -37,12 +25,13 @@ def connect(groups: Groups, observed: Mask) -> Groups:
     return groups
 
 
-def common(one: Groups, two: Groups) -> Groups:
+def common(one: Floats, two: Floats) -> Floats:
     """Groups that either connects."""
     return connect(one, two == np.unique(two)[:, np.newaxis])
 
 
-def strangers_in(groups: Groups, known: NDArray[np.intp]) -> tuple[int, int] | None:
-    """The first two of the known features, by number, that are in different groups; None if there are none."""
-    others = known[groups[known] != groups[known[0]]] if len(known) else known
-    return (int(known[0]), int(others[0])) if len(others) else None
+def strangers(groups: Floats, known: Floats) -> tuple[int, int] | None:
+    """The first two features with a positive weight that are in different groups; None if there are none."""
+    seen = np.flatnonzero(known > 0)
+    others = seen[groups[seen] != groups[seen[0]]] if len(seen) else seen
+    return (int(seen[0]), int(others[0])) if len(others) else None
