@@ -102,10 +102,10 @@ def _options(kind: str, X: Floats, chance: random.Random) -> list[Any]:
     return found
 
 
-def kills(folder: Path, chance: random.Random, most: int = 20) -> Tally:
+def kills(folder: Path, chance: random.Random, most: int = 20, kind: str | None = None) -> Tally:
     """One run, killed so often, against one that was not."""
     tally = Tally()
-    kind, algorithm = chance.choice(list(SOURCES)), chance.choice(["", "", *ALGORITHMS])
+    kind, algorithm = kind or chance.choice(list(SOURCES)), chance.choice(["", "", *ALGORITHMS])
     n, D = 6000, chance.choice([8, 40])
     X = rows(n, D, chance.randrange(1000))
     options: list[Any] = ["-k", 3, "-q", "--set", "block=100"]
