@@ -162,7 +162,7 @@ print(tally.tried, tally.lost)
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for seed, kind in enumerate([*SOURCES, "pipe", "pipe", "pipe"])])
 def test_kills_and_signals_at_random_moments_lose_no_row(tmp_path: Path, kind: str, seed: int) -> None:
-    """Of a run over each kind of source, killed ten times or until it has ended, and of slow pipes; ``make torture`` goes on for an hour."""
+    """Of a run over each kind of source, killed ten times or until it has ended, and of slow pipes; `make torture` goes on."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", ATTACK, str(tmp_path), kind, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment, cwd=ROOT)

@@ -100,7 +100,8 @@ class Chunk(NamedTuple):
 
 
 def together(chunks: Sequence[Chunk]) -> Chunk:
-    """Several chunks as one."""
+    """Several chunks as one; empty ones, which a pipe gives while it is silent, know no places."""
+    chunks = [chunk for chunk in chunks if chunk.length] or chunks[:1]
     if len(chunks) == 1:
         return chunks[0]
     bad, length = {}, 0
