@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,22 @@ def test_a_name_that_comes_twice_in_a_json_object_is_a_bad_row(tmp_path: Path, l
     assert block.rows.tolist() == [[1, 2], [3, 2.5]]
     (bad,) = block.bad
     assert (bad.row, bad.problem) == (3, f"has {'x' if 'x' in line else 'a'!r} twice")
+
+
+def test_words_for_yes_and_no_are_parsed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pandas writes booleans; a number among them later is one all the same."""
+    rows = [(i % 3 == 0, i / 4) for i in range(500)]
+    (tmp_path / "x.csv").write_text("yes,a\n" + "".join(f"{yes},{a}\n" for yes, a in rows))
+    with monkeypatch.context() as patched:
+        patched.setattr("online_psp.io.sources.text.Cells._one_by_one", lambda *_: pytest.fail("cells were parsed one by one"))
+        assert open_source(tmp_path / "x.csv").gather().tolist() == [[float(yes), a] for yes, a in rows]
+    (tmp_path / "x.csv").write_text("yes,a\n" + "".join(f"{yes},{a}\n" for yes, a in rows) + "0.5,7\n")
+    assert open_source(tmp_path / "x.csv").gather()[-1].tolist() == [0.5, 7]
+
+
+def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.xlsx", "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+        book.writestr("xl/sharedStrings.xml", " " * 50_000_000)
+    with pytest.raises(SourceError, match=r"the workbook, which is read as a whole, would take 50\.0 MB"):
+        open_source(tmp_path / "x.xlsx", max_memory=1 << 24)

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from PIL import Image
 from scipy import sparse
 
 from online_psp.io.sources import SourceError, UnknownSourceError, column_list, open_source
-from tests.contract.test_sources import MAKERS, N, data, opened, ten_x, write_anndata
+from tests.contract.test_sources import MAKERS, N, data, ten_x, write_anndata
 
 
 def nullable(group: h5py.Group, name: str, values: list[str], missing: tuple[int, ...] = ()) -> None:
@@ -129,14 +128,6 @@ def test_bad_rows_are_named_by_the_number_that_options_use(tmp_path: Path) -> No
         assert (bad.row, bad.problem) == (8, f"has an empty or NaN value in column {number}")
 
 
-def test_pictures_have_one_order(tmp_path: Path) -> None:
-    from online_psp.datasets import load
-
-    for i in (1, 2, 10, 9):
-        Image.fromarray(np.full((2, 2), i, dtype=np.uint8)).save(tmp_path / f"{i}.png")
-    assert next(open_source(tmp_path).blocks()).rows[:, 0].tolist() == load(tmp_path).X[:, 0].tolist() == [1, 2, 9, 10]
-
-
 def test_data_sets_are_read_by_the_same_reader(tmp_path: Path) -> None:
     from online_psp.datasets import load
 
@@ -150,7 +141,3 @@ def test_data_sets_are_read_by_the_same_reader(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,x\n")
     with pytest.raises(SourceError, match=r"x\.csv, row 2 \(line 3\): it has the text 'x' in column 1 \('b'\)"):
         load(tmp_path / "x.csv")
-
-
-def test_the_makers_are_opened_as_they_were(tmp_path: Path) -> None:
-    assert opened(MAKERS[0], tmp_path, data()).total == N

@@ -355,8 +355,11 @@ class Cells:
         self.plain = dialect.signs.thousands is None
         self.parsing = {"delimiter": dialect.delimiter, "quote_char": '"'}
         self.reading = csv.ReadOptions(column_names=names, use_threads=False)
+        words = [at for at in choice.features if dialect.rows and all(row[at].lower() in ("true", "false") for row in dialect.rows)]
         self.converting = csv.ConvertOptions(
-            column_types=dict.fromkeys(self.texts, pa.string()) | dict.fromkeys(self.features, pa.float64()),
+            column_types=dict.fromkeys(self.texts, pa.string())
+            | dict.fromkeys(self.features, pa.float64())
+            | dict.fromkeys((names[at] for at in words), pa.bool_()),
             include_columns=list(dict.fromkeys([*self.features, *self.texts])),
             null_values=sorted(dialect.na),
             decimal_point=dialect.signs.decimal,
