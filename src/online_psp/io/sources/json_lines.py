@@ -17,7 +17,6 @@ from online_psp.io.sources.suspects import doubts
 from online_psp.io.sources.text import Feed, Reader, Rows, source_of_text
 
 _SAMPLE = 100
-_PLAIN = {int, float, bool}
 _NOT_LINES = "write JSON lines, one object or list a line (pandas: to_json(orient='records', lines=True))"
 
 
