@@ -16,9 +16,9 @@ def run_study(name: str, out: Path, command: str, **options: object) -> Iterator
     """The tables of a study as they come; at the end they are in ``NAME.md`` in the folder, with the machine and the command."""
     out.mkdir(parents=True, exist_ok=True)
     found: list[Table] = []
+    facts = "\n".join(f"- {what}: {value}" for what, value in {**machine(), "command": f"`{command}`"}.items())  # files may change later
     with threadpool_limits(1):
         for table in import_module(f"{__name__}.{name}").tables(out=out, **options):
             found.append(table)
             yield table
-    facts = "\n".join(f"- {what}: {value}" for what, value in {**machine(), "command": f"`{command}`"}.items())
     (out / f"{name}.md").write_text("\n\n".join([facts, *(table.to_markdown() for table in found)]), encoding="utf-8")
