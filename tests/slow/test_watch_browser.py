@@ -202,6 +202,9 @@ def arrived(browser: Browser, fit: PipedFit) -> None:
 
 
 def test_charts_grow_with_times_on_their_axes(browser: Browser, fit: PipedFit) -> None:
+    for _ in range(2):  # trends need two readings
+        arrived(browser, fit)
+        fit.write(rows_of(300, changed=True, seed=fit.written))
     arrived(browser, fit)
     before = {name: browser.drawn(name) for name in ("t2", "spe", "explained", "variances", "scree", "plane")}
     fit.write(rows_of(300, changed=True, seed=fit.written))
