@@ -68,7 +68,8 @@ def open_sparse(matrix: Any, options: Options, name: str) -> Source:
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # before anything follows its indices
         rows = matrix.tocsr()
-    return sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
+    found = sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
+    return replace(found, foreign=True)  # it is in memory: there is nothing to read ahead
 
 
 def is_sparse_npz(names: list[str]) -> bool:
