@@ -32,7 +32,7 @@ from online_psp.pca.learn import learn, unit_of
 from online_psp.pca.merge import merge
 from online_psp.pca.model import Model, empty_model
 from online_psp.pca.next import Next
-from online_psp.pca.notices import Notices, gross_notice, leap_notice, warn_never_observed
+from online_psp.pca.notices import Notices, gross_notice, warn_never_observed
 from online_psp.pca.settings import Settings, check_settings
 from online_psp.pca.units import unit_for
 from online_psp.pca.using import Usable
@@ -259,7 +259,7 @@ class OnlinePCA(Usable):
             used = np.flatnonzero(weights)
             rows, weights, seconds = rows.take(used), weights[used], None if seconds is None else seconds[used]
         decays = np.broadcast_to(decays_of(settings.half_life, seconds, last), weights.shape)
-        open_before, start, leap = buffer.n, 0, None
+        open_before, start = buffer.n, 0
         try:
             with suited_threads(settings.rank * settings.D):
                 if not model.unit and (size := unit_of(rows)):
@@ -272,8 +272,8 @@ class OnlinePCA(Usable):
                         buffer.add(*part)
                         block = buffer.block()
                     if len(block.rows) == buffer.room:
-                        before, model = model, learn(model, block, settings)
-                        buffer, leap = empty_buffer(settings, model), leap or leap_notice(before, model)
+                        model = learn(model, block, settings)
+                        buffer = empty_buffer(settings, model)
                     start = stop
             self._state = State(settings, model, buffer, last if seconds is None or not len(seconds) else float(seconds[-1]))
         except BaseException:
@@ -281,7 +281,6 @@ class OnlinePCA(Usable):
             raise
         self._next = None
         self._tell(rows)
-        self._said.give("leap", leap)
         self._say_gross(model)
 
     def fit_next(self, x: Array, time: Any = None) -> Array:

@@ -27,7 +27,6 @@ _START_TIMES = 4.0  # times the variance of later rows that the first may have w
 _UNEVEN = 0.06  # of the measure of `growth_notice`, between few points: errors up to 0.011 had 0.046 at most, others from 0.072 on
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _BLURRED = 0.06  # of the deviation along a direction, that rounding may have: of 120 sets, errors above 0.0035 began at 0.065
-_GROWTH = 32.0  # times by which one row may change a deviation without a warning
 
 
 class Notices:
@@ -215,21 +214,6 @@ def start_notice(weight: float, variance: float) -> str | None:
         f"The first rows, {100.0 * weight:.1f} % of the weight of all, make up {100.0 * variance:.0f} % of the variance: robust=True takes "
         "for ordinary what half of the first rows agree on. If these are gross, start anew without them, or pass half_life, so that they "
         "are forgotten."
-    )
-
-
-def leap_notice(before: Model, after: Model) -> str | None:
-    """Whether a block has changed a deviation beyond recognition."""
-    if before.scale is None or after.scale is None:
-        return None
-    growth = after.scale / before.scale
-    widest = int(np.argmax(growth))
-    if not growth[widest] > _GROWTH:
-        return None
-    return (
-        f"Rows {before.seen} to {after.seen - 1} make the standard deviation of feature {widest} {growth[widest]:.0f} times as large, and "
-        "standardize=True divides by it: components may be less accurate. If some of them are gross, leave them out or pass robust=True; "
-        "if units have changed, bring them to the same."
     )
 
 

