@@ -13,9 +13,10 @@ from online_psp.cli._errors import plain
 _BARS = 20
 _NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimator, but without effect
 _NAMES = 12
+_RUNS = 6
 _ALARMS = 5  # newest ones shown
 _EIGHTHS = "▏▎▍▌▋▊▉"
-_PLAIN_BARS = {ord("█"): "#", **dict.fromkeys(map(ord, _EIGHTHS)), ord("…"): "..."}
+_PLAIN_BARS = {ord("█"): "#", **dict.fromkeys(map(ord, _EIGHTHS)), ord("…"): "...", ord("±"): "+-"}
 """Bars where the output has no signs for them."""
 
 
@@ -51,6 +52,10 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
             "exact": bool(model.exact_),
             "explained_variance": model.explained_variance_.tolist(),
             "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
+            "explained_variance_error": model.explained_variance_error_.tolist(),
+            "subspace_error": model.subspace_error_,
+            "component_errors": model.component_errors_.tolist(),
+            "not_told_apart": [[first + 1, last + 1] for first, last in model.not_told_apart_],
             "noise_variance": model.noise_variance_,
         }
     if run is not None:
@@ -82,6 +87,10 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
     table.add_row("model", plain(f"{path}: {facts['kind']}{learned}"))
     if "components" in facts:
         table.add_row("components", f"{facts['components']} of {facts['features']} features")
+        table.add_row("error", f"{facts['subspace_error']:.2g} expected, from the population's subspace (0 is equal, 1.41 orthogonal)")
+        if runs := facts["not_told_apart"]:
+            told = ", ".join(f"{first} and {last}" if last == first + 1 else f"{first} to {last}" for first, last in runs[:_RUNS])
+            table.add_row("not told apart", f"components {told}{', …' if len(runs) > _RUNS else ''}")
     if "feature_names" in facts:
         shown = ", ".join(facts["feature_names"][:_NAMES]) + (", …" if len(facts["feature_names"]) > _NAMES else "")
         table.add_row("columns", plain(shown))
@@ -111,12 +120,16 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
     console.print(table, markup=False)
     if facts.get("explained_variance"):
         console.print("\nvariance explained", markup=False)
-        bars = _scree(facts["explained_variance_ratio"], max(8, console.width - 32))
+        errors = [
+            error / (variance or 1.0)
+            for error, variance in zip(facts["explained_variance_error"], facts["explained_variance"], strict=True)
+        ]
+        bars = _scree(facts["explained_variance_ratio"], errors, max(8, console.width - 43))
         console.print(bars if console.encoding.startswith("utf") else bars.translate(_PLAIN_BARS), markup=False)
 
 
-def _scree(ratios: list[float], width: int) -> str:
-    """One bar per component, to an eighth of a character."""
+def _scree(ratios: list[float], errors: list[float], width: int) -> str:
+    """One bar per component, to an eighth of a character; `errors` are relative."""
     largest = max(ratios) or 1.0
     lines, total = [], 0.0
     for i, ratio in enumerate(ratios):
@@ -124,7 +137,7 @@ def _scree(ratios: list[float], width: int) -> str:
         if i < _BARS or i == len(ratios) - 1:
             eighths = round(8 * width * ratio / largest)
             bar = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else _EIGHTHS[eighths % 8 - 1])
-            lines.append(f"{i + 1:>5} {100 * ratio:7.3f} % {100 * total:8.3f} %  {bar}")
+            lines.append(f"{i + 1:>5} {100 * ratio:7.3f} ± {100 * ratio * errors[i]:6.3f} % {100 * total:8.3f} %  {bar}")
         elif i == _BARS:
             lines.append("    …")
     return "\n".join(lines)

@@ -113,6 +113,15 @@ class OnlinePCA(Usable):
         Mean and variance of each feature, exact; of its observed values, if some are missing.
     scale_ : (D,)
         Divisors of the features with `standardize`, 1 for constant ones; None without.
+    explained_variance_error_ : (n_components_,)
+        Standard errors of the variances, for Gaussian rows.
+    subspace_error_ : float
+        Expected distance of the subspace from that of the population, for Gaussian rows: 0 is equal, sqrt(2) orthogonal. What was left
+        out while learning is not counted: it is about 0.003.
+    component_errors_ : (n_components_,)
+        Expected sine of the angle of each component to the population's; of stable axes, to the population's subspace.
+    not_told_apart_ : list of (first, last)
+        Runs of components, counted from 0, whose variances differ by no more than equal ones would. Their axes may be any of their span.
     noise_variance_ : float
         Mean variance along the directions left out. The total is tracked exactly.
     n_components_, n_features_in_, n_samples_seen_ : int

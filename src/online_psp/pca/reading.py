@@ -14,6 +14,7 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.model import Model
 from online_psp.pca.settings import Settings, check_components
+from online_psp.pca.uncertainty import Spectrum, alike, subspace_error, turned_away, variance_errors
 from online_psp.pca.view import View
 
 _ROUNDINGS = 64.0  # in a sum of variances
@@ -42,6 +43,30 @@ class Learned(BaseEstimator):
         view = self._view()
         along = np.diag(self._shown(view)[1])
         return along / view.total_variance if view.total_variance > 0 else np.zeros_like(along)
+
+    @property
+    def explained_variance_error_(self) -> Floats:
+        view = self._view()
+        return variance_errors(self._variances(view), self._spectrum(view))
+
+    @property
+    def component_errors_(self) -> Floats:
+        view = self._view()
+        K, spectrum = self._count(view), self._spectrum(view)
+        if view.axes is None or len(view.axes) != K:
+            return np.sqrt(turned_away(spectrum, K, alone=True))
+        turn = matmul(self._shown(view)[0], view.components[:K].T)  # stable axes: how far they leave the subspace
+        return np.sqrt(turn.astype(np.float64) ** 2 @ turned_away(spectrum, K))
+
+    @property
+    def subspace_error_(self) -> float:
+        view = self._view()
+        return subspace_error(self._spectrum(view), self._count(view))
+
+    @property
+    def not_told_apart_(self) -> list[tuple[int, int]]:
+        view = self._view()
+        return alike(self._spectrum(view), self._count(view))
 
     @property
     def singular_values_(self) -> Floats:
@@ -142,6 +167,14 @@ class Learned(BaseEstimator):
             return components, np.diag(variances)
         turn = nearest_turn(components, view.axes)
         return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
+
+    def _spectrum(self, view: View) -> Spectrum:
+        kept, together = len(view.variances), 1.0  # share of the rows that have both of two features
+        if view.known is not None:
+            together = min(float(view.known.mean()) / view.weight, 1.0) ** 2
+        left_out = max(min(len(view.mean), view.seen) - kept, 0)
+        rows = together * view.weight**2 / view.squares - self._settings.center if view.squares > 0 else 0.0
+        return Spectrum(view.variances, self._lost(view) / max(left_out, 1), left_out, len(view.mean), rows)
 
     def _variances(self, view: View) -> Floats:
         return np.diag(self._shown(view)[1]) * view.degrees(self._settings)
