@@ -1,4 +1,4 @@
-"""Missing values: what is learned from rows with holes, and how they are filled."""
+"""Accuracy on large sets and long streams: beside batch PCA, beside what people do, and beside the published package."""
 
 from __future__ import annotations
 

@@ -196,6 +196,12 @@ def known(name: str, data_home: str | Path | None = None) -> Data:
     return Data(name, KNOWN[name].N, KNOWN[name].D, checksum=contents)
 
 
+def images(most: int | None = None) -> tuple[str, Floats]:
+    """MNIST where it is found, otherwise the digits of scikit-learn: the name, and so many rows as they come in the file."""
+    name = "mnist" if locate("mnist") is not None else "digits"
+    return name, np.asarray(load(name).X[:most], dtype=np.float64)
+
+
 def _check_memory(data: Data) -> None:
     """Raise an error if two copies of the rows and their Gram matrix do not fit into the memory of the machine."""
     needed = 8.0 * (2.0 * data.used * data.D + min(data.used, data.D) ** 2)

@@ -34,7 +34,7 @@ COLOURS: Mapping[str, str] = {
     "IncrementalPCA": "#B2182B",
     "proSVD": "#7B5BA6",
 }
-_MORE_COLOURS = ("#7F3C8D", "#A5AA99", "#3969AC", "#80BA5A", "#E68310", "#CF1C90")
+_MORE_COLOURS = ("#7F3C8D", "#A5AA99", "#3969AC", "#80BA5A", "#E68310", "#CF1C90", "#8C6D31", "#4B4B8F", "#66C2A5", "#B15928")
 _CURVE_MARKERS: Mapping[str, str] = {"IPCA": "s", "CCIPCA": "D", "FSM γ=0.6": "o", "FSM γ=1.5": "^", "FSM γ=2.0": "v", "OnlinePCA": "*"}
 _KIND_MARKERS: Mapping[str, str] = {OURS: "o", LOOP: "x", PEER: "s", MEMORY: "D", YOURS: "*"}
 _WAY_TITLES = {"published": "as published, one at a time", "fit_next": "fit_next, one at a time", "fit_block": "fit_block, in blocks"}

@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, IncrementalPCA
 
-from online_psp.datasets.registry import load, locate
 from online_psp.datasets.spiked import spiked_covariance
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
 from online_psp.suite import pictures
+from online_psp.suite.data import images
 from online_psp.suite.measure import in_turn
 from online_psp.suite.methods import Method, build
 from online_psp.suite.tables import Table, number
@@ -33,11 +33,10 @@ class Rows(NamedTuple):
 
 
 def sets(quick: bool) -> Iterator[Rows]:
-    """Spiked rows of 200 features, and MNIST where it is found."""
+    """Spiked rows of 200 features, and images."""
     n = 1500 if quick else 10_000
     yield Rows("spiked", spiked_covariance(n, 200, 8, 0.01, seed=11).X, 8)
-    if locate("mnist") is not None:
-        yield Rows("MNIST", np.asarray(load("mnist").X[:n], dtype=np.float64), 16)
+    yield Rows(*images(n), 16)
 
 
 def tables(out: Path, quick: bool = False) -> Iterator[Table]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from online_psp.datasets.registry import locate
 from online_psp.metrics import check_directions
 from online_psp.suite import pictures
-from online_psp.suite.data import find, problem
+from online_psp.suite.data import find, images, problem
 from online_psp.suite.measure import Trial
 from online_psp.suite.methods import PEER, contest
 from online_psp.suite.rows import SCORE, Row, select, version, write_rows
@@ -46,7 +45,7 @@ def tables(
     absent = [method.label for method in methods if "proSVD" in method.label and version("proSVD") is None]
     methods = [method for method in methods if method.label not in absent]
     rows = list[Row]()
-    for name in data or (f"spiked:{size}", f"power-law:{size}", "mnist" if locate("mnist") is not None else "digits"):
+    for name in data or (f"spiked:{size}", f"power-law:{size}", images(1)[0]):
         source = find(name, most=most or (1500 if quick else 20_000))
         k = K or source.K or min(8 if quick else 16, max(1, source.D // 8))
         if not 1 <= 2 * k <= min(source.used, source.D):

@@ -11,7 +11,7 @@ import numpy as np
 
 from online_psp.datasets.registry import locate
 from online_psp.engine.types import Floats
-from online_psp.suite.data import FAMILIES, find, problem
+from online_psp.suite.data import FAMILIES, find, images, problem
 from online_psp.suite.methods import PAPER, Method, build
 from online_psp.suite.rivals import RIVALS
 from online_psp.suite.tables import Table
@@ -102,7 +102,7 @@ class ImplicitKrasulina:
 def implicit_krasulina(quick: bool) -> Table:
     """Compression loss after one pass over MNIST, as a multiple of batch PCA's; the step of each method is the best on the first rows."""
     scales = (1.0, 10.0, 100.0) if quick else (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-    source = find("mnist", most=3000 if quick else None) if locate("mnist") is not None else find("digits")
+    source = find(images(1)[0], most=3000 if quick else None)
     tuned = {
         "implicit Krasulina": [Method("", "", (("scale", scale),), made=ImplicitKrasulina) for scale in scales],
         "Krasulina": [Method("", "rival:krasulina", (("scale", scale / 3),)) for scale in scales],

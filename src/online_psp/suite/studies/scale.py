@@ -15,10 +15,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp import distributed
-from online_psp.datasets import load, locate
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
 from online_psp.pca import OnlinePCA
+from online_psp.suite.data import images
 from online_psp.suite.measure import Stopwatch, memory_bytes
 from online_psp.suite.runner import apart
 from online_psp.suite.tables import Table, micro
@@ -82,7 +82,7 @@ def depth(n: int | None, K: int = 16) -> Table:
     """Error of merged models by the number of parts, shuffled and in clusters, and what a part sends."""
     from sklearn.cluster import MiniBatchKMeans
 
-    X = np.asarray(load("mnist" if locate("mnist") is not None else "digits").X[:n], dtype=np.float64)
+    X = images(n)[1]
     exact = np.linalg.eigh(np.cov(X.T))[1][:, -K:]
     clusters = MiniBatchKMeans(10, n_init=1, random_state=0).fit_predict(X)
     orders = {"shuffled": np.random.default_rng(0).permutation(len(X)), "by cluster": np.argsort(clusters, kind="stable")}

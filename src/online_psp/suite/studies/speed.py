@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from online_psp.datasets.registry import load, locate
 from online_psp.datasets.spiked import spiked_covariance
 from online_psp.engine.blas import matmul
 from online_psp.engine.types import Floats
 from online_psp.pca import OnlinePCA
 from online_psp.suite.baselines import BASELINES
+from online_psp.suite.data import images
 from online_psp.suite.measure import in_turn
 from online_psp.suite.rows import median, select
 from online_psp.suite.speed import FLOORS, METRIC, WAYS, Timing, time_steady
@@ -75,9 +75,8 @@ def anchor(rounds: int) -> Table:
     sets: dict[str, Floats] = {
         "spiked": spiked_covariance(10_000, 784, 16, 0.01).X,
         "spiked, wide": spiked_covariance(4000, 3072, 16, 0.01).X,
+        **dict([images(20_000)]),
     }
-    if locate("mnist") is not None:
-        sets["MNIST"] = np.asarray(load("mnist").X[:20_000], dtype=np.float64)
     lines = []
     for (name, X), K in product(sets.items(), (16, 64)):
         OnlinePCA(K).fit(X[:3000])

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,29 +31,26 @@ def _parts(rows: int, features: int) -> Iterator[Any]:
         yield rng.standard_normal((n, _K), dtype=np.float32) @ directions + rng.standard_normal((n, features), dtype=np.float32)
 
 
-def _write_npy(path: Path, rows: int, features: int) -> None:
-    with open(path, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, features)})
-        for part in _parts(rows, features):
-            file.write(part.data)
+def _write(path: Path, rows: int, features: int) -> None:
+    """By the ending of the name: .npy, .parquet (compressed as pandas does by default), or .csv with all digits of float64."""
+    parts, names = _parts(rows, features), [f"f{i}" for i in range(features)]
+    if path.suffix == ".npy":
+        whole = np.lib.format.open_memmap(path, "w+", np.float32, (rows, features))
+        for at, part in enumerate(parts):
+            whole[4096 * at : 4096 * at + len(part)] = part
+        whole.flush()
+    elif path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-
-def _write_parquet(path: Path, rows: int, features: int) -> None:
-    """Columns of numbers, compressed as pandas does by default; 4,096 rows in a group."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(path, pa.schema([(f"f{i}", pa.float32()) for i in range(features)]), use_dictionary=False) as writer:
-        for part in _parts(rows, features):
-            writer.write_table(pa.table({f"f{i}": column for i, column in enumerate(part.T)}))
-
-
-def _write_csv(path: Path, rows: int, features: int) -> None:
-    """All digits of float64, as pandas writes them."""
-    with open(path, "w") as file:
-        file.write(",".join(f"f{i}" for i in range(features)) + "\n")
-        for part in _parts(rows, features):
-            file.writelines(",".join(map(repr, row)) + "\n" for row in part.astype(np.float64).tolist())
+        with pq.ParquetWriter(path, pa.schema([(name, pa.float32()) for name in names]), use_dictionary=False) as writer:
+            for part in parts:
+                writer.write_table(pa.table(dict(zip(names, part.T, strict=True))))
+    else:
+        with open(path, "w") as file:
+            file.write(",".join(names) + "\n")
+            for part in parts:
+                file.writelines(",".join(map(repr, row)) + "\n" for row in part.astype(np.float64).tolist())
 
 
 def _in_memory(rows: int, features: int) -> float:
@@ -81,27 +78,25 @@ def _by_command(path: Path, model: Path) -> tuple[float, float]:
 def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """One line a format; what starting takes is measured on a file of few rows, and taken off."""
     rows = (20 if quick else 1000) * 10**6 // (4 * _FEATURES)
-    formats: dict[str, tuple[Callable[[Path, int, int], None], str, int, int]] = {
-        "npy": (_write_npy, ".npy", rows, _FEATURES),
-        "parquet": (_write_parquet, ".parquet", rows, _FEATURES),
-        "csv": (_write_csv, ".csv", rows // 4, _FEATURES),
-        "csv, narrow": (_write_csv, ".csv", rows * 2, 20),
-    }
+    formats = {"npy": (".npy", rows, _FEATURES), "parquet": (".parquet", rows, _FEATURES), "csv": (".csv", rows // 4, _FEATURES)}
+    formats["csv, narrow"] = (".csv", rows * 2, 20)
     if find_spec("pyarrow") is None:
         del formats["parquet"]
     lines = []
     with TemporaryDirectory() as folder:
         few, model = Path(folder) / "few.npy", Path(folder) / "model.psp"
-        _write_npy(few, 500, _FEATURES)
+        _write(few, 500, _FEATURES)
         start = min(_by_command(few, model)[0] for _ in range(1 if quick else 3))
-        for name, (write, ending, count, features) in formats.items():
+        for name, (ending, count, features) in formats.items():
             path = Path(folder) / f"rows{ending}"
-            write(path, count, features)
+            _write(path, count, features)
             seconds, peak = _by_command(path, model)
             memory = apart(partial(_in_memory, min(count, 100_000), features))
-            rate = count / max(seconds - start, 1e-3)
-            size = f"{path.stat().st_size / 1e6:,.0f} MB, {count:,} × {features}"
-            lines.append((name, size, f"{rate:,.0f}", f"{100 * rate / memory:.0f} %", f"{peak:.0f}"))
+            size, told = f"{path.stat().st_size / 1e6:,.0f} MB, {count:,} × {features}", ("–", "–")
+            if seconds > 2 * start:  # otherwise the difference says nothing
+                rate = count / (seconds - start)
+                told = (f"{rate:,.0f}", f"{100 * rate / memory:.0f} %")
+            lines.append((name, size, f"{seconds:.1f}", *told, f"{peak:.0f}"))
             path.unlink()
-    header = ("format", "file", "rows a second", "of in memory", "peak memory, MB")
-    yield Table(f"psp fit of whole files, K={_K}, start of {start:.1f} s taken off, wall-clock", header, tuple(lines))
+    header = ("format", "file", "seconds", "rows a second", "of in memory", "peak memory, MB")
+    yield Table(f"psp fit of whole files, K={_K}, start of {start:.1f} s taken off for the rates, wall-clock", header, tuple(lines))
