@@ -39,7 +39,7 @@ def test_never_made_dense(tmp_path: Path, maker: Maker) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.n_samples_seen_ == 20_000
-    assert peak < 100e6, f"{peak / 1e6:.0f} MB at the peak, more than a few times the entries and a few bases"
+    assert peak < 110e6, f"{peak / 1e6:.0f} MB at the peak, more than a few times the entries and a few bases"
 
 
 @pytest.mark.parametrize("maker", STREAMED, ids=lambda maker: maker.__name__)
