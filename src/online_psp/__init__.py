@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from online_psp.algorithms import ALGORITHMS, CCIPCA, FSM, IPCA, SM
     from online_psp.pca import OnlinePCA
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = {
     "ALGORITHMS": "algorithms",
