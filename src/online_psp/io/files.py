@@ -36,9 +36,6 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 
-HELD: list[Path] = []
-"""The outputs that this process has claimed."""
-
 
 class OutputError(ValueError):
     """An output cannot be written: it is not a regular file, its folder does not allow it, or it is in use."""
@@ -181,7 +178,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             if before is not None:
-                _keep_permissions(file.fileno(), target, before)
+                _keep_permissions(file.fileno(), before)
             os.fsync(file.fileno())
         beside = _put(partial, target, output)
     except BaseException:
@@ -224,24 +221,12 @@ def _link(partial: Path, name: Path) -> bool:
     return True
 
 
-def _keep_permissions(descriptor: int, target: Path, before: os.stat_result) -> None:
-    """Give a file the owner, permissions and access lists of the file that it replaces, as far as this user is allowed to."""
-    if os.name != "posix":
-        return
-    now = os.fstat(descriptor)
-    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        for owner, group in ((before.st_uid, before.st_gid), (-1, before.st_gid)):
-            try:
-                os.fchown(descriptor, owner, group)
-                break
-            except OSError:
-                continue
-    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
-    if hasattr(os, "listxattr"):
+def _keep_permissions(descriptor: int, before: os.stat_result) -> None:
+    """Give a file the owner and the permissions of the file that it replaces, as far as this user is allowed to."""
+    if os.name == "posix":
         with contextlib.suppress(OSError):
-            for name in os.listxattr(target):
-                with contextlib.suppress(OSError):
-                    os.setxattr(descriptor, name, os.getxattr(target, name))
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
 def _sync_folder(path: Path) -> None:
@@ -273,46 +258,47 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Output]:
     lock = _hidden(target, "lock")
     with contextlib.ExitStack() as held:
         _take(lock, os.fspath(path), held)
-        HELD.append(target)
-        held.callback(HELD.remove, target)
         _remove_leftovers(target)
         yield Output(path)
+
+
+def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
+    """Open the lock file and lock it; `held` releases it. Whatever comes in between, nothing stays locked or lies about."""
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o644)
+        except OSError as error:
+            what = {errno.ELOOP: "a symbolic link", errno.EISDIR: "a folder"}.get(error.errno or 0)
+            if what is not None:
+                raise OutputError(f"{lock} is {what}, and no lock of this program; remove it.") from None
+            raise OutputError(f"{name} cannot be written, because its folder {lock.parent} does not allow it: {error.strerror}.") from None
+        locked = False
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise OutputError(f"{lock} is not a lock of this program; remove it.")
+            locked = _lock(descriptor)
+            if not locked:
+                raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
+            if _is_still(lock, descriptor):
+                with contextlib.suppress(OSError):  # on a full disk the file does not name its holder
+                    os.ftruncate(descriptor, 0)
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+                held.callback(_release, lock, descriptor)
+                return
+        except BaseException:  # a signal, too
+            if locked and _is_still(lock, descriptor):
+                os.unlink(lock)
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the former holder has removed the file in the meantime
 
 
 def _release(lock: Path, descriptor: int) -> None:
     with contextlib.suppress(OSError):
         os.unlink(lock)
     os.close(descriptor)
-
-
-def _take(lock: Path, name: str, held: contextlib.ExitStack) -> None:
-    """Open the lock file and lock it; `held` releases it, even if a signal comes in between."""
-    while True:
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o644)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise OutputError(f"{lock} is a symbolic link, and a lock must not be one; remove it.") from None
-            if error.errno == errno.EISDIR:
-                raise OutputError(f"{lock} is a folder, and not a lock of this program; remove it.") from None
-            raise OutputError(f"{name} cannot be written, because its folder {lock.parent} does not allow it: {error.strerror}.") from None
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                raise OutputError(f"{lock} is not a lock of this program; remove it.")
-            if not _lock(descriptor):
-                raise OutputInUseError(f"{name} is being written by {_holder(descriptor)}; wait for it to end, or choose another output.")
-            if _is_still(lock, descriptor):
-                held.callback(_release, lock, descriptor)
-                with contextlib.suppress(OSError):  # on a full disk the file does not name its holder
-                    os.ftruncate(descriptor, 0)
-                    os.lseek(descriptor, 0, os.SEEK_SET)
-                    os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-                return
-        except (OutputError, OSError):
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # the former holder has removed the file in the meantime
 
 
 def _is_still(lock: Path, descriptor: int) -> bool:

@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ _KEY = "online-psp"
 _DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _LARGEST_HEADER, _AN_ARRAY = 1_000_000, 1_000
-_MOST_ARRAYS = 10_000
 _LARGEST_COUNT = 1 << 53
 _LONGEST_INTEGER = 19  # characters
 _TEXT = "text."
@@ -142,58 +141,58 @@ def read(path: str | os.PathLike[str]) -> Contents:
     OSError
         If the file cannot be opened or read at all.
     """
+    from safetensors import SafetensorError, deserialize
+
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+        data = file.read()
+    try:
         try:
-            table = _read_table(file, size)
-            header = _read_header(table)
-            stored = _read_arrays(file, table, size)
-            digest = header.pop("digest", None)
-            if digest != _digest(header, stored):
-                raise ModelFileError("its contents do not match its checksum, so it is damaged or was edited")
-            fields = Fields({}, header)
-            fortran = set(fields.texts("fortran") or [])
-            texts = {name: array for name, array in stored.items() if array.dtype == np.uint8}
-            arrays = {name: array.T if name in fortran else array for name, array in stored.items() if name not in texts}
-            state, run = (_unpack(fields.value(name, dict), texts) for name in ("state", "run"))
-            return Contents(fields.value("kind", str), arrays, state, run)
-        except ModelFileError as error:
-            raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+            found = deserialize(data)  # type: ignore[no-untyped-call]
+        except SafetensorError as error:
+            raise ModelFileError(f"it is truncated, damaged or no safetensors file ({error})") from None
+        header = _header(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        stored = {}
+        for name, entry in found:
+            if entry["dtype"] not in _DTYPES or len(entry["shape"]) > 2:
+                raise ModelFileError(f"its array {_short(name)} has a type or a shape that no model has")
+            stored[name] = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        digest = header.pop("digest", None)
+        if digest != _digest(header, stored):
+            raise ModelFileError("its contents do not match its checksum, so it is damaged or was edited")
+        fields = Fields({}, header)
+        fortran = set(fields.texts("fortran") or [])
+        texts = {name: array for name, array in stored.items() if array.dtype == np.uint8}
+        arrays = {name: array.T if name in fortran else array for name, array in stored.items() if name not in texts}
+        state, run = (_unpack(fields.value(name, dict), texts) for name in ("state", "run"))
+        return Contents(fields.value("kind", str), arrays, state, run)
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """The kind of model that a file states; unlike `read`, this does not read its arrays or check its contents."""
-    with open(path, "rb") as file:
-        try:
-            return str(Fields({}, _read_header(_read_table(file, os.fstat(file.fileno()).st_size))).value("kind", str))
-        except ModelFileError as error:
-            raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+    try:
+        return str(Fields({}, _beginning(path)).value("kind", str))
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
 
 
 def digest_of(path: str | os.PathLike[str]) -> str | None:
     """The digest in a model file, unchecked; None if there is no model file."""
     try:
-        with open(path, "rb") as file:
-            found = _read_header(_read_table(file, os.fstat(file.fileno()).st_size)).get("digest")
+        found = _beginning(path).get("digest")
     except (OSError, ModelFileError):
         return None
     return found if isinstance(found, str) else None
 
 
-def _read_table(file: BinaryIO, size: int) -> dict[str, Any]:
-    """The safetensors header: the arrays and their places."""
-    start = file.read(8)
-    length = int.from_bytes(start, "little")
-    if len(start) < 8 or not 2 <= length <= min(size - 8, _AN_ARRAY * _MOST_ARRAYS):
-        raise ModelFileError("it is not a safetensors file, or only the beginning of one")
-    text = file.read(length)
-    arrays = text.count(b'"data_offsets"')
-    if arrays > _MOST_ARRAYS or length > max(_LARGEST_HEADER, _AN_ARRAY * arrays):
-        raise ModelFileError("its header is larger than that of any model")
-    table = _parse(text)
-    if not isinstance(table, dict):
-        raise ModelFileError("its table of arrays is not one")
-    return table
+def _beginning(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Our header, without the arrays."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= os.fstat(file.fileno()).st_size - 8:
+            raise ModelFileError("it is truncated, damaged or no safetensors file")
+        return _header(file.read(length))
 
 
 def _parse(text: str | bytes) -> Any:
@@ -219,8 +218,10 @@ def _parse(text: str | bytes) -> Any:
         raise ModelFileError("its header is not valid JSON, so it is damaged or of another kind") from None
 
 
-def _read_header(table: dict[str, Any]) -> dict[str, Any]:
-    metadata = table.pop("__metadata__", None)
+def _header(data: bytes) -> dict[str, Any]:
+    """Our header, from the table of arrays."""
+    table = _parse(data)
+    metadata = table.get("__metadata__") if isinstance(table, dict) else None
     text = metadata.get(_KEY) if isinstance(metadata, dict) else None
     if not isinstance(text, str):
         raise ModelFileError("it holds arrays, but was not written by this library")
@@ -235,38 +236,6 @@ def _read_header(table: dict[str, Any]) -> dict[str, Any]:
     if version > VERSION:
         raise ModelFileError(f"it has version {version} of the format, and this library knows versions up to {VERSION}; upgrade it")
     return header
-
-
-def _read_arrays(file: BinaryIO, table: dict[str, Any], size: int) -> dict[str, Array]:
-    """All arrays, after a check that together they fill the rest of the file exactly."""
-    begin = file.tell()
-    places: list[tuple[int, int, int, str, np.dtype[Any], list[int]]] = []
-    for name, entry in table.items():
-        fields = Fields({}, entry if isinstance(entry, dict) else {})
-        dtype, shape, offsets = (fields.value(key, kind) for key, kind in (("dtype", str), ("shape", list), ("data_offsets", list)))
-        if dtype not in _DTYPES:
-            raise ModelFileError(f"its array {_short(name)} has a type that no model has")
-        if len(shape) > 2 or len(offsets) != 2 or not all(_is_count(number) for number in [*shape, *offsets]):
-            raise ModelFileError(f"its array {_short(name)} has an impossible shape or place")
-        places.append((offsets[0], offsets[1], math.prod(shape) * _DTYPES[dtype].itemsize, name, _DTYPES[dtype], shape))
-    arrays, at = {}, 0
-    for start, stop, length, *_ in sorted(places, key=lambda place: (place[0], place[1])):
-        if start != at or stop - start != length:
-            raise ModelFileError("its arrays overlap, leave gaps, or have other lengths than their shapes say")
-        at = stop
-    if begin + at != size:
-        raise ModelFileError("it is longer or shorter than its header says, so it is truncated or damaged")
-    for start, _, length, name, dtype, shape in places:
-        file.seek(begin + start)
-        data = bytearray(file.read(length))
-        if len(data) != length:
-            raise ModelFileError("it ends too early")
-        arrays[name] = np.frombuffer(data, dtype).reshape(shape)
-    return arrays
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _LARGEST_COUNT
 
 
 def _short(name: str) -> str:

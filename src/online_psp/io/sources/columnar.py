@@ -14,10 +14,11 @@ from online_psp.engine.types import Array
 from online_psp.io.sources.columns import Choice, choose, times_of, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
-from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Source, SourceError, reason, working_dtype
+from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, reason, working_dtype
 from online_psp.io.sources.suspects import doubts
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
+_TOGETHER = 64  # columns to turn into rows at a time
 _LOOKED_AT = 8  # columns of whole numbers to check for row numbers and labels
 
 
@@ -178,7 +179,7 @@ def source_of_batches(batches: Batches, name: str, options: Options, kind: str, 
     widths = [_width(kind, lambda at=at: read([at], 0, 64), name, names[at]) for kind, at in zip(kinds, choice.features, strict=True)]  # type: ignore[misc]
     working = working_dtype(np.result_type(*map(_numpy_kind, kinds)), options.dtype, name)
     table = _Table(name, names, columns, dict(zip(choice.features, widths, strict=True)), working, choice)
-    size = max(1, min(PIECE_BYTES * 2, options.max_memory // 8) // (sum(widths) * working.itemsize))
+    size = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths) * working.itemsize))
 
     def rows(begin: Mark) -> Iterator[Chunk]:
         for batch in read(columns, begin.row, size):
@@ -260,16 +261,25 @@ def _width(kind: Any, first: Callable[[], Iterator[Any]], name: str, column: str
 
 def dense(batch: Any, working: Any = np.float64) -> Array:
     """Columns of numbers as rows, (n, D), with NaN where a value is missing."""
+    kinds = batch.schema.types
+    rows = np.empty((batch.num_rows, batch.num_columns), dtype=working)
+    at = 0
+    while at < len(kinds):
+        stop = at + 1
+        if _is_plain(kinds[at]):  # so few in one call that what is written stays in the cache
+            while stop < min(len(kinds), at + _TOGETHER) and kinds[stop] == kinds[at]:
+                stop += 1
+            rows[:, at:stop] = batch.select(list(range(at, stop))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+        else:
+            rows[:, at] = _numbers(batch.column(at))
+        at = stop
+    return rows
+
+
+def _is_plain(kind: Any) -> bool:
     import pyarrow as pa
 
-    plain = all(_is_whole(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind) for kind in batch.schema.types)
-    if plain and batch.num_columns > 1:
-        found = batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()  # turned here, in half the time that Arrow takes
-        return np.ascontiguousarray(found)
-    rows = np.empty((batch.num_rows, batch.num_columns), dtype=working)
-    for at, column in enumerate(batch.columns):
-        rows[:, at] = _numbers(column)
-    return rows
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _numbers(column: Any) -> Any:

@@ -42,11 +42,7 @@ def open_object(source: Any, options: Options) -> Source:
         )
     if issparse(source) and source.ndim == 2:
         return picked(open_sparse(source, options, name), options.wanted)
-    if (
-        hasattr(source, "__arrow_c_stream__")
-        or (hasattr(source, "columns") and hasattr(source, "iloc"))
-        or hasattr(source, "collect_batches")
-    ):
+    if any(hasattr(source, part) for part in ("__arrow_c_stream__", "iloc", "collect_batches")):
         return open_frame(source, options, name)
     if len(getattr(source, "shape", ())) == 2:
         return picked(_open_array(source, options, name), options.wanted)

@@ -23,12 +23,12 @@ from online_psp.io.sources.header import MOST_LEAD
 from online_psp.io.sources.numerals import THOUSANDS, USUAL, Signs, is_number, may_be_number, number
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import HEAD, PIECE, Place, some
-from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Source, SourceError, megabytes, working_dtype
+from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, megabytes, working_dtype
 
 _SAMPLE_LINES = 200
 _LONGEST_QUOTED = 1 << 20
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 18, 1 << 24
-_ENOUGH_ROWS = 256  # rows of a piece from which the cost of a call of the parser does not count
+_ENOUGH_ROWS = 512  # rows of a piece from which the cost of a call of the parser does not count
 _LONGEST_NA = 20  # characters; a longer text is a remark, not a sign for a missing value
 _PREFIX = 20_000  # characters of a line to look at to find out whether it is a row
 
@@ -196,14 +196,17 @@ class Reader:
         self.comment = comment.encode() if comment else None
         self.delimiter = None if delimiter is None else delimiter.encode()
         self.longest = longest_line(options)
-        self.size = PIECE_BYTES
+        self.size = PIECE
+        self.odd = np.zeros(256, dtype=bool)
+        """First bytes of lines that may be blank, or comments."""
+        self.odd[[*b"\n\r \t", *(self.comment or b"")[:1]]] = True
         self.warnings: list[str] = []
 
     def __call__(self, begin: Mark) -> Iterator[Chunk]:
         """The rows after a place."""
         byte, inner, line, stamp = begin.byte, begin.inner, begin.line, self.feed.stamp()
         rest = b""
-        size = min(_LARGEST_PIECE, max(self.size, PIECE_BYTES), max(1 << 16, self.options.max_memory // 32))
+        size = min(_LARGEST_PIECE, max(self.size, PIECE), max(1 << 16, self.options.max_memory // 32))
         for piece in self.feed.pieces(byte, size):
             data = rest + piece if rest else piece
             ends = newlines(data) if self.delimiter is None else row_ends(data, self.delimiter)
@@ -211,7 +214,7 @@ class Reader:
             whole, rest = data[:stop], data[stop:]
             if whole:
                 rows, marks = self._rows(whole, ends, byte, inner, line)
-                byte, line, inner = byte + stop, line + whole.count(b"\n"), inner + len(rows.ends)
+                byte, line, inner = byte + stop, line + (len(ends) if b'"' not in whole else whole.count(b"\n")), inner + len(rows.ends)
                 if len(rows.ends):
                     yield self.parse(rows)._replace(marks=marks)
             if len(rest) > self.longest:
@@ -238,17 +241,14 @@ class Reader:
     def _rows(self, text: bytes, ends: Array, byte: int, inner: int, line: int) -> tuple[Rows, Array]:
         """The rows of a text, without blank lines, comments and those before the first row; and the places after them."""
         starts = np.concatenate([[0], ends[:-1] + 1])
-        if self.delimiter is None or text.count(b"\n") == len(ends):
-            first = np.arange(len(ends)) + line + 1
-            after = first
+        if self.delimiter is None or b'"' not in text:
+            first = after = np.arange(line + 1, line + 1 + len(ends))
         else:
             breaks = newlines(text)
             first = np.searchsorted(breaks, starts) + line + 1
             after = np.searchsorted(breaks, ends) + line + 1
         keep = first > self.lead
-        values = np.frombuffer(text, np.uint8)
-        odd = np.isin(values[starts], [*b"\n\r \t", *(self.comment or b"")[:1]])  # it may be blank, or a comment
-        for i in np.flatnonzero(odd):
+        for i in np.flatnonzero(self.odd[np.frombuffer(text, np.uint8)[starts]]):
             bare = text[starts[i] : ends[i]].strip()
             keep[i] &= bool(bare) and not (self.comment is not None and bare.startswith(self.comment))
         if not keep.all():
