@@ -97,6 +97,7 @@ def rms(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
+@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")
 @pytest.mark.parametrize("name", HOLES)
 def test_holes_cost_no_more_than_filling_with_means(name: str) -> None:
     make, spoil, K, options = HOLES[name]
