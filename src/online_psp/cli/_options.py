@@ -57,14 +57,18 @@ def _half_life(text: str) -> float | str:
     return value
 
 
-def component_count(text: str) -> int | float:
-    """A whole number, or a share of the variance between 0 and 1."""
+def component_count(text: str) -> int | float | str:
+    """A whole number, a share of the variance between 0 and 1, or a rule."""
+    from online_psp.pca.signals import RULES
+
+    if text in RULES:
+        return text
     found: int | float = 0
     with contextlib.suppress(ValueError):
         found = int(text) if text.strip().isdecimal() else float(text)
     if 0.0 < found < 1.0 or (isinstance(found, int) and found >= 1):
         return found
-    return usage(f"-k is a number of components, at least 1, or a share of the variance between 0 and 1; got {text}.")
+    return usage(f"-k is a number of components, at least 1, a share of the variance between 0 and 1, auto or filter; got {text}.")
 
 
 def _alpha(value: float) -> float:

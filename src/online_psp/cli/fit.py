@@ -50,7 +50,7 @@ def fit(
     sources: Sources,
     components: Annotated[
         str | None,
-        typer.Option("--n-components", "--components", "-k", help="Number of components, or share of variance to explain (0.95)."),
+        typer.Option("--n-components", "--components", "-k", help="Number of components, share of variance to explain (0.95), or auto."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file; checkpoints go there too.")],
     settings: dict[str, Any],
@@ -157,7 +157,7 @@ def _made(settings: dict[str, Any], source: Any) -> Any:
     wanted = settings.get("n_components")
     if wanted is None:
         usage("Give the number of components: -k 16, or -k 0.95 for as many as explain 95 % of the variance.")
-    if wanted > source.features:
+    if not isinstance(wanted, str) and wanted > source.features:
         usage(f"{source.name} has {plural(source.features, 'feature')}, fewer than the {wanted} components asked for.")
     if "algorithm" in settings:
         say(f"{settings['algorithm'].upper()} learns rows as they are given: nothing is centred.")

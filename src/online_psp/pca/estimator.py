@@ -65,14 +65,16 @@ class OnlinePCA(Usable):
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float, "auto", "filter" or None
         Number of components. A float in (0, 1) asks for as many as explain that share of the variance; None for as many as the data has
-        directions.
+        directions. "auto" is the number of directions beyond what noise of equal variance in all features would show, "filter" of those
+        that are worth keeping to remove noise from rows; at least 1. Both follow the stream; a direction comes at a higher variance than
+        that at which it goes, so that the number does not flicker.
     oversample : int, optional
         Directions kept beyond `n_components`; as many again and 32 more by default, within the number of features. More
         directions make the result more accurate, at a proportional cost.
     max_rank : int, optional
-        Most directions to keep if `n_components` is a share of the variance; 512 by default.
+        Most directions to keep if `n_components` is a share of the variance (512 by default) or a rule (128).
     center : bool
         Whether to subtract the mean, which is learned exactly along the way.
     standardize : bool
@@ -156,7 +158,7 @@ class OnlinePCA(Usable):
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: int | float | str | None = None,
         *,
         oversample: int | None = None,
         max_rank: int | None = None,

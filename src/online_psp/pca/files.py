@@ -20,6 +20,7 @@ from online_psp.pca.estimator import OnlinePCA, State, empty_buffer
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.model import Covariance, Model, empty_model
 from online_psp.pca.settings import Settings, check_settings
+from online_psp.pca.signals import RULES
 
 _KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
 _NAMES: dict[Any, tuple[str, ...]] = {}
@@ -122,7 +123,11 @@ def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
     if not fields.value("fitted", bool):
         return model
     D, dtype = fields.count("D", 1), np.dtype(fields.choice("dtype", "float64", "float32"))
-    share = None if fields.values.get("share") is None else fields.number("share", 0.0, 1.0)
+    share: Any = fields.values.get("share")
+    if share is not None and share not in RULES:
+        share = fields.number("share", 0.0, 1.0)
+    elif share is not None:
+        share = fields.choice("share", *RULES)
     settings = replace(settings, share=share, rank=fields.count("rank", 1, D), shown=fields.count("shown", 1, D), D=D, working=dtype)
     learned = unflatten(Model, fields.under("model"), {"D": D}, dtype)
     forms = learned.basis, learned.turned, learned.covariance

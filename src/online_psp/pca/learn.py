@@ -20,7 +20,7 @@ from online_psp.pca.groups import connect
 from online_psp.pca.late import carried_over
 from online_psp.pca.model import Block, Covariance, Model, Turned
 from online_psp.pca.moments import centred, partly_centred
-from online_psp.pca.principal import deviations, directions_for, flip_signs, principal, total_variance
+from online_psp.pca.principal import deviations, directions_for, flip_signs, principal, total_variance, with_signals
 from online_psp.pca.robust import judge, noted
 from online_psp.pca.settings import Settings
 
@@ -51,7 +51,7 @@ def learn(model: Model, block: Block, settings: Settings) -> Model:
     after = _learn_partly(model, block, X, observed, settings) if partly else _learn_whole(model, block, X, settings)
     if judged is not None:
         after = after._replace(robust=noted(model, after, judged, block.keep, settings))
-    return _with_axes(after, settings)
+    return _with_axes(with_signals(after, settings) if after.few else after, settings)
 
 
 def _has_holes(rows: SparseRows | ArrayRows, settings: Settings) -> bool:
@@ -186,7 +186,7 @@ def _rank(model: Model, after: Model, settings: Settings) -> tuple[int, int]:
     """Directions to keep after a block, and how many of them matter."""
     if settings.share is None or not len(model.variances):
         return settings.rank, settings.shown
-    shown, wanted = settings.rank_for_share(model.variances, total_variance(model, settings))
+    shown, wanted = settings.rank_for_share(model.variances, total_variance(model, settings), model.signals)
     kept = len(model.variances)
     return (kept if wanted <= kept else min(kept + _GROWTH, settings.rank)), shown
 
@@ -195,7 +195,8 @@ def _cut(after: Model, settings: Settings) -> Model:
     """The model without the directions that a share of the variance does not need."""
     if settings.share is None:
         return after
-    wanted = settings.rank_for_share(after.variances, total_variance(after, settings))[1]
+    after = with_signals(after, settings)
+    wanted = settings.rank_for_share(after.variances, total_variance(after, settings), after.signals)[1]
     if wanted >= len(after.variances):
         return after
     basis = None if after.basis is None else after.basis[:wanted]

@@ -16,7 +16,7 @@ from online_psp.pca.groups import common
 from online_psp.pca.learn import learn
 from online_psp.pca.model import Covariance, Model, Robust
 from online_psp.pca.moments import moved
-from online_psp.pca.principal import basis_of, deviations
+from online_psp.pca.principal import basis_of, deviations, with_signals
 from online_psp.pca.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def merge(mine: State, theirs: State) -> tuple[Model, OpenRows | None, float | N
     one, two = (_weighing(_closed(state), left) for state, left in ((mine, mine_left), (theirs, theirs_left)))
     if not two.weight or not one.weight:
         return (one if one.weight else _in_unit(two, one.unit or two.unit)), None, last
-    return _merged(one, _in_unit(two, one.unit or two.unit), settings), None, last
+    return with_signals(_merged(one, _in_unit(two, one.unit or two.unit), settings), settings), None, last
 
 
 def _merged(one: Model, two: Model, settings: Settings) -> Model:

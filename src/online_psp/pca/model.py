@@ -78,6 +78,8 @@ class Model(NamedTuple):
     """Axes shown when the last block closed, where they are to be stable."""
     first_scale: Annotated[Floats, "D"] | None = None
     """What each feature was divided by at first; 0 for those that have not varied yet."""
+    signals: int = 0
+    """Directions beyond noise, where that determines the number of components."""
     faintest: float = 0.0
     """Size of a typical row of the block whose rows were smallest; 0 while all rows are zero."""
 

@@ -10,6 +10,7 @@ from online_psp.pca.compressed import dense_basis
 from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.model import Model
 from online_psp.pca.settings import Settings
+from online_psp.pca.signals import Noise, count_signals
 
 
 def basis_of(model: Model) -> Array:
@@ -51,6 +52,15 @@ def deviations(model: Model) -> Floats:
 def total_variance(model: Model, settings: Settings) -> float:
     """Sum of the variances of the features, as the directions see them."""
     return float((model.variance > 0).sum()) if settings.standardize else float(model.variance.sum())
+
+
+def with_signals(model: Model, settings: Settings) -> Model:
+    """The model with its signals counted, where these determine the number of components."""
+    if settings.rule is None or not model.weight:
+        return model
+    variances = model.variances if model.covariance is None else principal(model, settings, settings.rank)[1]
+    noise = Noise(settings.D, model.weight**2 / model.squares - settings.center, settings.half_life is not None)
+    return model._replace(signals=count_signals(variances, total_variance(model, settings), noise, settings.rule, model.signals))
 
 
 def flip_signs(components: Array) -> Array:

@@ -14,6 +14,7 @@ from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.model import Model
 from online_psp.pca.settings import Settings, check_components
+from online_psp.pca.signals import Noise, count_signals
 from online_psp.pca.uncertainty import Spectrum, alike, subspace_error, turned_away, variance_errors
 from online_psp.pca.view import View
 
@@ -148,6 +149,15 @@ class Learned(BaseEstimator):
         if isinstance(wanted, numbers.Integral):
             self._check_number(self._settings)
             return min(int(wanted), len(view.components))
+        if isinstance(wanted, str):
+            rows, fading = self._rows(view), self._settings.half_life is not None
+            noise = Noise(len(view.mean), rows, fading)
+            found = count_signals(view.variances, view.total_variance, noise, wanted, view.signals)
+            if found == self._settings.rank < len(view.mean):
+                warnings.warn(
+                    f"All {found} directions kept stand out from noise; pass a larger `max_rank` to keep more.", UserWarning, stacklevel=3
+                )
+            return max(found, 1)
         explained = np.cumsum(view.variances) / max(view.total_variance, np.finfo(np.float64).tiny)
         enough = explained >= wanted - 1e-12
         if not enough.any() and view.total_variance > 0:
@@ -168,13 +178,15 @@ class Learned(BaseEstimator):
         turn = nearest_turn(components, view.axes)
         return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
 
+    def _rows(self, view: View) -> float:
+        return view.weight**2 / view.squares - self._settings.center if view.squares > 0 else 0.0
+
     def _spectrum(self, view: View) -> Spectrum:
         kept, together = len(view.variances), 1.0  # share of the rows that have both of two features
         if view.known is not None:
             together = min(float(view.known.mean()) / view.weight, 1.0) ** 2
         left_out = max(min(len(view.mean), view.seen) - kept, 0)
-        rows = together * view.weight**2 / view.squares - self._settings.center if view.squares > 0 else 0.0
-        return Spectrum(view.variances, self._lost(view) / max(left_out, 1), left_out, len(view.mean), rows)
+        return Spectrum(view.variances, self._lost(view) / max(left_out, 1), left_out, len(view.mean), together * self._rows(view))
 
     def _variances(self, view: View) -> Floats:
         return np.diag(self._shown(view)[1]) * view.degrees(self._settings)

@@ -75,8 +75,8 @@ def noted(before: Model, after: Model, block: Judged, keep: float, settings: Set
 def far_out(model: Model, rows: Floats, observed: Mask, settings: Settings) -> Floats:
     """δ² of rows in units of the stream, (n,), along the directions shown."""
     shown, scale = settings.shown, deviations(model) if settings.standardize else np.ones(settings.D)
-    if settings.share is not None and not model.few:
-        shown = settings.rank_for_share(model.variances, total_variance(model, settings))[0]
+    if settings.share is not None and (settings.rule or not model.few):
+        shown = settings.rank_for_share(model.variances, total_variance(model, settings), model.signals)[0]
     directions, variances = principal(model, settings, shown)
     apart = np.where(observed, (rows - model.full_mean if settings.center else rows) / scale, 0.0)
     return distances(directions.astype(np.float64, copy=False), variances, model.variance / scale**2, apart, observed)

@@ -12,9 +12,10 @@ from online_psp.engine.types import Floats
 from online_psp.pca.few import FEW
 from online_psp.pca.forgetting import HalfLife, check_half_life
 from online_psp.pca.gross import LEAST_FIRST, LEAST_ROWS
+from online_psp.pca.signals import RULES
 
-MAX_RANK = 512
-"""Most directions to keep if a share of the variance is asked for."""
+MAX_RANK, MAX_SIGNALS = 512, 128
+"""Most directions to keep if a share of the variance is asked for, or all that is not noise."""
 SPARE = 32
 """Directions kept beyond twice the number of components."""
 
@@ -43,8 +44,8 @@ class Settings:
     missing: str = "error"
     robust: bool = False
     # What follows from the first rows.
-    share: float | None = None
-    """Share of the variance that components are to explain, if that determines their number."""
+    share: float | str | None = None
+    """What determines the number of components: the share of the variance that they are to explain, or a rule of `pca.signals`."""
     rank: int = 0
     """Directions to keep, at the most."""
     shown: int = 0
@@ -65,9 +66,11 @@ class Settings:
 
     def begun(self, n_components: Any, D: int, working: np.dtype[Any]) -> Self:
         """The settings of a stream of D features."""
-        share = None if n_components is None or isinstance(n_components, numbers.Integral) else float(n_components)
+        share: float | str | None = n_components if isinstance(n_components, str) else None
+        if isinstance(n_components, numbers.Real) and not isinstance(n_components, numbers.Integral):
+            share = float(n_components)
         if share is not None:
-            rank = shown = min(self.max_rank or MAX_RANK, D)
+            rank = shown = min(self.max_rank or (MAX_SIGNALS if isinstance(share, str) else MAX_RANK), D)
         elif n_components is None:
             rank = shown = D
         else:
@@ -78,9 +81,16 @@ class Settings:
     def _kept(self, K: int) -> int:
         return 2 * K + SPARE if self.oversample is None else K + self.oversample
 
-    def rank_for_share(self, variances: Floats, total: float) -> tuple[int, int]:
-        """How many directions explain the share of the variance that is asked for, and how many to keep then."""
-        assert self.share is not None
+    @property
+    def rule(self) -> str | None:
+        """The rule that determines the number of components, if it is not a share of the variance."""
+        return self.share if isinstance(self.share, str) else None
+
+    def rank_for_share(self, variances: Floats, total: float, signals: int) -> tuple[int, int]:
+        """How many directions explain the share of the variance that is asked for, or are signals, and how many to keep then."""
+        if not isinstance(self.share, float):
+            K = min(max(signals, 1), self.rank)
+            return K, min(self._kept(K), self.rank)
         enough = np.cumsum(variances) >= (self.share - 1e-12) * total
         K = int(np.argmax(enough)) + 1 if enough.any() else len(variances)
         return K, min(max(self._kept(K), K if enough.any() else K + 1), self.rank)
@@ -123,7 +133,11 @@ def _choice(value: Any, name: str, *choices: str) -> str:
 def check_components(wanted: Any) -> None:
     """Raise an error if `wanted` is no number of components; how many there can be depends on the data."""
     if isinstance(wanted, str):
-        raise ValueError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
+        if wanted in RULES:
+            return
+        raise ValueError(
+            f"n_components must be a whole number, a share of the variance such as 0.95, 'auto', 'filter' or None; got {wanted!r}."
+        )
     if isinstance(wanted, bool | np.bool_) or not (wanted is None or isinstance(wanted, numbers.Real)):
         raise TypeError(f"n_components must be a whole number, a share of the variance such as 0.95, or None; got {wanted!r}.")
     if isinstance(wanted, numbers.Integral):

@@ -37,6 +37,7 @@ class View(NamedTuple):
     """(K, D): axes to stay near, if they are to be stable."""
     exact: bool
     """Whether nothing has been left out."""
+    signals: int
     known: Floats | None = None
     """(D,): weight of the observed values of each feature; None if none was ever missing."""
     slopes: Floats | None = None
@@ -75,6 +76,7 @@ def view_of(model: Model, settings: Settings, exact: bool) -> View:
         model.squares,
         model.axes,
         exact,
+        model.signals,
         model.known,
         None if model.trust is None else model.trust.slopes,
         model.robust,
