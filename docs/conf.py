@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # for pages that use torch under scikit-learn's array_api_dispatch
 
 _ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(_ROOT / "docs"))
 _VERSION = re.search(r'^version = "(.+)"', (_ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
 assert _VERSION is not None
 
@@ -26,6 +29,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -34,6 +38,24 @@ exclude_patterns = ["_build", "examples", "gallery/**/*.ipynb", "gallery/**/*.py
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 language = "en"
+
+_OTHERS = {
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "sklearn": "https://scikit-learn.org/stable/",
+}
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}objects.inv", timeout=3):
+            return True
+    except OSError:
+        return False
+
+
+# Links into other documentation, where it can be reached: the site can be built without a network.
+intersphinx_mapping = {name: (address, None) for name, address in _OTHERS.items() if _answers(address)}
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -72,7 +94,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": "online-psp"},
+    "logo": {"text": f"online-psp {version}", "image_light": "img/logo.svg", "image_dark": "img/logo.svg"},
     "show_nav_level": 1,
     "navbar_align": "left",
     "navbar_persistent": ["search-button"],
@@ -85,7 +107,8 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "algorithms": []}
+_WHOLE = ("index", "start", "algorithms", "how_it_works", "which_one", "when_not", "faq")  # pages without a bar at their side
+html_sidebars: dict[str, list[str]] = {name: [] for name in _WHOLE}
 
 
 def _escape_shapes(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -106,5 +129,8 @@ def _block_math(writer: Any, node: nodes.math_block) -> None:
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    import write_commands
+
+    app.connect("builder-inited", lambda _: write_commands.write(_ROOT / "docs" / "api" / "generated"))
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("autodoc-process-docstring", _escape_shapes, priority=900)  # after numpydoc

@@ -13,7 +13,7 @@ from online_psp import OnlinePCA
 from online_psp.monitoring import Monitor
 
 # %%
-# Rows along five directions in forty features. At row 2,500 the mean moves, at row 4,500 the directions are others.
+# Rows along five directions in forty features. At row 2,500 the mean moves, at row 4,500 the subspace changes.
 
 rng = np.random.default_rng(1)
 n, D, K = 6500, 40, 5

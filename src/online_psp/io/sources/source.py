@@ -215,7 +215,7 @@ class Source:
     """Numbers that stand for missing values."""
     kind: str = "rows"
     files: tuple[Any, ...] = field(default=(), repr=False)
-    """The `Place`s that it is read from."""
+    """Each `Place` that it is read from."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How it was read: columns, header, delimiter, …"""
     max_memory: int = field(default_factory=default_max_memory, repr=False)

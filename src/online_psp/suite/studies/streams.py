@@ -98,5 +98,5 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
                 told = (f"{rate:,.0f}", f"{100 * rate / memory:.0f} %")
             lines.append((name, size, f"{seconds:.1f}", *told, f"{peak:.0f}"))
             path.unlink()
-    header = ("format", "file", "seconds", "rows a second", "of in memory", "peak memory, MB")
+    header = ("format", "file", "seconds", "rows per second", "of in memory", "peak memory, MB")
     yield Table(f"psp fit of whole files, K={_K}, start of {start:.1f} s taken off for the rates, wall-clock", header, tuple(lines))
