@@ -279,6 +279,39 @@ def test_frozen_files_are_read_for_ever(name: str) -> None:
     assert error < 1e-6, f"it went on {error:.1e} from a model made now"
 
 
+ONLINE: dict[str, dict[str, Any]] = {
+    "few": {"n_components": 20},
+    "many": {"n_components": 3, "oversample": 3},
+    "all": {
+        "n_components": 3,
+        "oversample": 3,
+        "half_life": 200,
+        "missing": "impute",
+        "robust": True,
+        "standardize": True,
+        "axes": "stable",
+    },
+}
+
+
+def online(name: str) -> tuple[OnlinePCA, Floats]:
+    """The model of a frozen file of OnlinePCA, made anew, and rows to go on with."""
+    X = np.random.default_rng(13).standard_normal((900, 70)) * np.linspace(3, 0.1, 70) + 1.0
+    if name == "all":
+        X[np.random.default_rng(14).random(X.shape) < 0.1] = np.nan
+    return OnlinePCA(**ONLINE[name]).fit(X[:450]), X[450:]
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_frozen_files_of_online_pca_are_read_for_ever(name: str) -> None:
+    fresh, X = online(name)
+    frozen = OnlinePCA.load(DATA / "models" / f"online_{name}.psp").partial_fit(X)
+    error = subspace_error(frozen.components_.T, fresh.partial_fit(X).components_.T)
+    assert error < 1e-6, f"it went on {error:.1e} from a model made now"
+
+
 if __name__ == "__main__":  # writes the frozen files: only ever once for a format
     for each in NAMES:
         model_of(each).save(DATA / "models" / f"{each}.psp")
+    for each in ONLINE:
+        online(each)[0].save(DATA / "models" / f"online_{each}.psp")

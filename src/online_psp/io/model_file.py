@@ -26,7 +26,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.files import replacing
 
-VERSION = 2
+VERSION = 3
 _FORMAT = "online-psp-model"
 _KEY = "online-psp"
 _DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
@@ -232,7 +232,7 @@ def _header(data: bytes) -> dict[str, Any]:
     if type(version) is not int or version < 1:
         raise ModelFileError("its version is not a number")
     if version < VERSION:
-        raise ModelFileError(f"it has version {version} of the format, of before release 0.2, which is no longer read; fit the model anew")
+        raise ModelFileError(f"it has version {version} of the format, of before release 0.3, which is no longer read; fit the model anew")
     if version > VERSION:
         raise ModelFileError(f"it has version {version} of the format, and this library knows versions up to {VERSION}; upgrade it")
     return header
