@@ -59,7 +59,7 @@ def with_signals(model: Model, settings: Settings) -> Model:
     if settings.rule is None or not model.weight:
         return model
     variances = model.variances if model.covariance is None else principal(model, settings, settings.rank)[1]
-    noise = Noise(settings.D, model.weight**2 / model.squares - settings.center, settings.half_life is not None)
+    noise = Noise(int((model.variance > 0).sum()), model.weight**2 / model.squares - settings.center, settings.half_life is not None)
     return model._replace(signals=count_signals(variances, total_variance(model, settings), noise, settings.rule, model.signals))
 
 

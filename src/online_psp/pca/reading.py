@@ -151,7 +151,7 @@ class Learned(BaseEstimator):
             return min(int(wanted), len(view.components))
         if isinstance(wanted, str):
             rows, fading = self._rows(view), self._settings.half_life is not None
-            noise = Noise(len(view.mean), rows, fading)
+            noise = Noise(int((view.feature_variances > 0).sum()), rows, fading)
             found = count_signals(view.variances, view.total_variance, noise, wanted, view.signals)
             if found == self._settings.rank < len(view.mean):
                 warnings.warn(

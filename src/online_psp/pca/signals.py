@@ -22,6 +22,7 @@ class Noise(NamedTuple):
     """What decides how large the variances of noise would be."""
 
     D: int
+    """Features that vary."""
     rows: float
     """Effective number of rows, less one if they are centred."""
     fading: bool

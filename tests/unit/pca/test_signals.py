@@ -61,6 +61,11 @@ def test_units_rank_and_saving(tmp_path: Path) -> None:
     assert OnlinePCA("auto").fit(np.ones((5, 4))).n_components_ == 1
 
 
+def test_constant_features_are_no_noise() -> None:
+    X = np.hstack([rows_with(2, 400, 60, 0, times=4.0), np.full((400, 200), 7.0)])
+    assert OnlinePCA("auto", max_rank=24).fit(X).n_components_ == 2
+
+
 def test_says_when_more_stand_out_than_are_kept() -> None:
     with pytest.warns(UserWarning, match="max_rank"):
         assert OnlinePCA("auto", max_rank=3).fit(rows_with(8, 400, 60, 0, times=4.0)).n_components_ == 3
