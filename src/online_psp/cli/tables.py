@@ -68,7 +68,7 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
             holes = {"missing": "keep"} if make is _filling else holes_for(stored.model.missing)
             reading = {**remembered_columns(stored.header.get("reading"), known, reading), **reading, **holes}
         source = open_rows(sources, reading, quiet)
-        wanted = [f"pc{i + 1}" for i in range(stored.model.n_components_)] if inverse else known
+        wanted = [f"pc{i + 1}" for i in range(stored.model.n_components_)] if inverse and stored.model.whiten != "zca" else known
         order = _order(wanted, source, model, stored.model, inverse, quiet)
         found = make(stored, known, order, path=model, quiet=quiet, **way)
         ids = [*(reading.get("ids") or []), *([reading["time_column"]] if "time_column" in reading else [])]
@@ -102,6 +102,8 @@ def _projection(stored: Any, known: list[str] | None, order: Any, inverse: bool 
     model = stored.model
     if inverse:
         return _Way(_features(model, known), lambda rows: model.inverse_transform(_dense(ordered(rows, order))))
+    if model.whiten == "zca":
+        return _Way(_features(model, known), lambda rows: model.transform(ordered(rows, order)))
     return _Way([f"pc{i + 1}" for i in range(model.n_components_)], lambda rows: model.transform(ordered(rows, order)))
 
 
@@ -164,7 +166,7 @@ def _order(wanted: list[str] | None, source: Any, path: Path, model: Any, invers
     given = source.feature_names
     named = given is not None and (not inverse or set(given) & set(wanted or []))  # scores of other names stand in order
     order = order_of(wanted, given, source.name, str(path)) if named else None
-    width, what = (model.n_components_, "components") if inverse else (model.n_features_in_, "features")
+    width, what = (model.n_components_, "components") if inverse and model.whiten != "zca" else (model.n_features_in_, "features")
     if source.features != width:
         raise SourceError(f"{source.name} has {source.features} columns, and {path} has {width} {what}.")
     if wanted and given is None and not inverse and not quiet:

@@ -28,7 +28,7 @@ def apply(collection: Any, model: OnlinePCA, method: str, columns: Columns, colu
     """A lazy array of what a method of the model returns for every row; it has no column to name."""
     parts, shared = _rows(collection, columns), delayed(model)
     counts = collection.chunks[0] if hasattr(collection, "chunks") else (np.nan,) * len(parts)
-    shape, dtype = ((model.n_components_,), model.components_.dtype) if method == "transform" else ((), np.dtype(np.float64))
+    shape, dtype = ((model._n_features_out,), model.components_.dtype) if method == "transform" else ((), np.dtype(np.float64))
     lazy = [
         array.from_delayed(delayed(_applied)(shared, method, rows, shape, dtype), (n, *shape), meta=np.empty((0, *shape), dtype))
         for n, rows in zip(counts, parts, strict=True)

@@ -80,8 +80,10 @@ class OnlinePCA(Usable):
     standardize : bool
         Whether to divide every feature by its standard deviation, which is learned exactly along the way: PCA of the correlation matrix.
         The components are then those of standardised features, as after `StandardScaler`. Constant features are not changed.
-    whiten : bool
-        Whether to scale the output of `transform` to unit variances.
+    whiten : bool or "zca"
+        Whether to scale the output of `transform` to unit variances. "zca" turns it back to the features: rows of unit covariance, (n, D),
+        that are as near as possible to the data (divided by its deviations, with `standardize`). It is the inverse root of the covariance
+        of `get_covariance`; directions without variance give zero. `fit_next` returns whitened coordinates along the components.
     half_life : float, str or timedelta, optional
         Number of rows, or time (``"10min"``, with `times`), after which a row counts half; by default nothing is forgotten. Other names
         for the same: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
@@ -164,7 +166,7 @@ class OnlinePCA(Usable):
         max_rank: int | None = None,
         center: bool = True,
         standardize: bool = False,
-        whiten: bool = False,
+        whiten: bool | str = False,
         half_life: Any = None,
         axes: str = "principal",
         reference: ArrayLike | None = None,

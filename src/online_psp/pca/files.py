@@ -174,13 +174,15 @@ def _buffer(fields: Fields, settings: Settings, model: Model) -> Buffer:
 def _mat_contents(model: OnlinePCA) -> mat_file.MatModel:
     if model.standardize or model.axes != "principal":
         raise ValueError("A MAT file holds principal components only: save a model with standardize=True or axes='stable' as a .psp file.")
+    if model.whiten == "zca":
+        raise ValueError("A MAT file knows no whiten='zca': save the model as a .psp file.")
     return mat_file.MatModel(
         np.asarray(model.components_, dtype=np.float64),
         np.asarray(model.explained_variance_),
         np.asarray(model.mean_, dtype=np.float64),
         model.n_samples_seen_,
         model.noise_variance_,
-        model.whiten,
+        bool(model.whiten),
     )
 
 

@@ -25,7 +25,7 @@ class Learned(BaseEstimator):
     """The attributes that are read from a view; the estimator itself does the learning."""
 
     n_components: Any
-    whiten: bool
+    whiten: bool | str
 
     @property
     def components_(self) -> Array:
@@ -117,7 +117,7 @@ class Learned(BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components_
+        return len(self._view().mean) if self.whiten == "zca" else self.n_components_
 
     # Inside
 

@@ -118,9 +118,9 @@ def _whole(value: Any, name: str, least: int, also: str = "") -> int:
     return int(value)
 
 
-def _truth(value: Any, name: str) -> bool:
+def _truth(value: Any, name: str, also: str = "") -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {value!r}.")
+        raise TypeError(f"{name} must be True or False{also}; got {value!r}.")
     return bool(value)
 
 
@@ -150,7 +150,8 @@ def check_components(wanted: Any) -> None:
 def check_settings(estimator: Any) -> Settings:
     """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
-    _truth(estimator.whiten, "whiten")
+    if estimator.whiten != "zca":
+        _truth(estimator.whiten, "whiten", " or 'zca'")
     oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
     if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")

@@ -32,7 +32,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
     """The methods of a fitted OnlinePCA."""
 
     def transform(self, X: ArrayLike) -> Any:
-        """Coordinates of rows along the components, (n, n_components_).
+        """Coordinates of rows along the components, (n, n_components_); or, with ``whiten="zca"``, whitened rows, (n, D).
 
         For a row with missing values (with ``missing="impute"``), the coordinates that the model expects given the observed values.
         """
@@ -40,7 +40,8 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         view = self._view()
         rows = self._rows_to_use(X, self._settings.missing == "impute")
         with np.errstate(over="ignore", invalid="ignore"):  # said below
-            scores = self._scores(self._without_holes(rows, view), view)
+            rows = self._without_holes(rows, view)
+            scores = self._zca(rows, view) if self.whiten == "zca" else self._scores(rows, view)
         check_coordinates(scores)
         return scores
 
@@ -69,10 +70,16 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         return put_back(X, found, filled(view, found))
 
     def inverse_transform(self, X: ArrayLike) -> Any:
-        """Rows with the given coordinates along the components, (n, D)."""
+        """Rows with the given coordinates, those of `transform`, (n, D)."""
         check_is_fitted(self)
-        view = self._view()
-        components, dtype = self._shown(view)[0], self._settings.working
+        view, dtype = self._view(), self._settings.working
+        if self.whiten == "zca":
+            given, xp = check_scores(X, len(view.mean))
+            found = self._turned(given, view, 1.0)
+            found = (found if view.deviations is None else found * view.deviations) + view.mean
+            found = found.astype(dtype)
+            return found if xp is None else Library(xp, X, found.dtype).of(found)
+        components = self._shown(view)[0]
         scores, xp = check_scores(X, len(components))
         if self.whiten:
             components = self._scales(view)[:, np.newaxis].astype(components.dtype) * components
@@ -154,6 +161,24 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         view = self._view()
         found = precision(*self._gaussian(view))
         return found if view.deviations is None else found / view.deviations / view.deviations[:, np.newaxis]
+
+    def _zca(self, rows: AnyRows, view: View) -> Any:
+        """Whitened rows, (n, D)."""
+        dtype = rows_dtype(rows)
+        apart = rows.dense(np.dtype(np.float64))
+        apart = apart - view.mean if self._settings.center else apart
+        found = self._turned(apart if view.deviations is None else apart / view.deviations, view, -1.0).astype(dtype)
+        return rows.library.of(found) if isinstance(rows, ArrayRows) else found
+
+    def _turned(self, rows: Any, view: View, power: float) -> Floats:
+        """Rows, (n, D), times the root of the model's covariance, or of its inverse if the power is −1."""
+        components, variances, noise = self._gaussian(view)
+        U, rows = components.astype(np.float64), np.asarray(rows, dtype=np.float64)
+        sizes = np.append(variances, noise)
+        rounding = max(len(view.mean) * np.finfo(np.float64).eps, np.finfo(self._settings.working).eps) * sizes.max()
+        factors = np.zeros(len(sizes))
+        factors[sizes > rounding] = sizes[sizes > rounding] ** (power / 2.0)
+        return np.asarray(factors[-1] * rows + matmul(matmul(rows, U.T) * (factors[:-1] - factors[-1]), U))
 
     def _scores(self, rows: AnyRows, view: View) -> Any:
         components = self._shown(view)[0]
