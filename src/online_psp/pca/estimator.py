@@ -121,7 +121,7 @@ class OnlinePCA(Usable):
         Standard errors of the variances, for Gaussian rows.
     subspace_error_ : float
         Expected distance of the subspace from that of the population, for Gaussian rows: 0 is equal, sqrt(2) orthogonal. What was left
-        out while learning is not counted: it is about 0.003.
+        out while learning is not counted: it is about 0.003. With heavy tails the error is larger.
     component_errors_ : (n_components_,)
         Expected sine of the angle of each component to the population's; of stable axes, to the population's subspace.
     not_told_apart_ : list of (first, last)

@@ -11,6 +11,7 @@ from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.model import Model
 from online_psp.pca.settings import Settings
 from online_psp.pca.signals import Noise, count_signals
+from online_psp.pca.uncertainty import effective_rows
 
 
 def basis_of(model: Model) -> Array:
@@ -59,7 +60,8 @@ def with_signals(model: Model, settings: Settings) -> Model:
     if settings.rule is None or not model.weight:
         return model
     variances = model.variances if model.covariance is None else principal(model, settings, settings.rank)[1]
-    noise = Noise(int((model.variance > 0).sum()), model.weight**2 / model.squares - settings.center, settings.half_life is not None)
+    rows = effective_rows(model.weight, model.squares, model.known, settings.center)
+    noise = Noise(int((model.variance > 0).sum()), rows, settings.half_life is not None)
     return model._replace(signals=count_signals(variances, total_variance(model, settings), noise, settings.rule, model.signals))
 
 

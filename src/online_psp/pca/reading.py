@@ -15,7 +15,7 @@ from online_psp.pca.axes import nearest_turn
 from online_psp.pca.model import Model
 from online_psp.pca.settings import Settings, check_components
 from online_psp.pca.signals import Noise, count_signals
-from online_psp.pca.uncertainty import Spectrum, alike, subspace_error, turned_away, variance_errors
+from online_psp.pca.uncertainty import Spectrum, alike, effective_rows, subspace_error, turned_away, variance_errors
 from online_psp.pca.view import View
 
 _ROUNDINGS = 64.0  # in a sum of variances
@@ -179,14 +179,12 @@ class Learned(BaseEstimator):
         return matmul(turn.astype(components.dtype), components), (turn * variances) @ turn.T
 
     def _rows(self, view: View) -> float:
-        return view.weight**2 / view.squares - self._settings.center if view.squares > 0 else 0.0
+        return effective_rows(view.weight, view.squares, view.known, self._settings.center)
 
     def _spectrum(self, view: View) -> Spectrum:
-        kept, together = len(view.variances), 1.0  # share of the rows that have both of two features
-        if view.known is not None:
-            together = min(float(view.known.mean()) / view.weight, 1.0) ** 2
+        kept = len(view.variances)
         left_out = max(min(len(view.mean), view.seen) - kept, 0)
-        return Spectrum(view.variances, self._lost(view) / max(left_out, 1), left_out, len(view.mean), together * self._rows(view))
+        return Spectrum(view.variances, self._lost(view) / max(left_out, 1), left_out, len(view.mean), self._rows(view))
 
     def _variances(self, view: View) -> Floats:
         return np.diag(self._shown(view)[1]) * view.degrees(self._settings)

@@ -37,6 +37,23 @@ class Spectrum(NamedTuple):
     """Effective number of rows, less one if they are centred."""
 
 
+def effective_rows(weight: float, squares: float, known: Floats | None, centred: bool) -> float:
+    """Kish's number of rows that have both of two features, less one if rows are centred.
+
+    Parameters
+    ----------
+    weight, squares : float
+        Sums of the weights of the rows, and of their squares.
+    known : (D,), optional
+        Weight of the observed values of each feature.
+    centred : bool
+    """
+    if squares <= 0:
+        return 0.0
+    together = 1.0 if known is None else min(float(known.mean()) / weight, 1.0) ** 2
+    return together * weight**2 / squares - centred
+
+
 def turned_away(spectrum: Spectrum, K: int, alone: bool = False) -> Floats:
     """Expected squared sine of the angle of each of the first K components, (K,).
 

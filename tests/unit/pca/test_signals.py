@@ -66,6 +66,12 @@ def test_constant_features_are_no_noise() -> None:
     assert OnlinePCA("auto", max_rank=24).fit(X).n_components_ == 2
 
 
+def test_missing_values_are_not_taken_for_signals() -> None:
+    X = rows_with(3, 1500, 60, 0, times=6.0)
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    assert OnlinePCA("auto", missing="impute", max_rank=24).fit(X).n_components_ == 3
+
+
 def test_says_when_more_stand_out_than_are_kept() -> None:
     with pytest.warns(UserWarning, match="max_rank"):
         assert OnlinePCA("auto", max_rank=3).fit(rows_with(8, 400, 60, 0, times=4.0)).n_components_ == 3
