@@ -42,3 +42,14 @@ plt.show()
 # With 64 features the model is exact, so the last line is batch PCA's own answer up to rounding. ``pca.exact_`` says so.
 
 print(pca.exact_, pca.n_samples_seen_)
+
+# %%
+# How sure are the variances, and the components? The bars are standard errors for Gaussian rows; below each, the expected sine of the
+# angle between the component and that of the population.
+
+number = np.arange(1, K + 1)
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+axes.errorbar(number, pca.explained_variance_, yerr=pca.explained_variance_error_, fmt="o", capsize=4)
+axes.set(xlabel="component", ylabel="variance", ylim=(0, None))
+axes.set_xticks(number, [f"{k}\n{sine:.2f}" for k, sine in zip(number, pca.component_errors_, strict=True)])
+plt.show()
