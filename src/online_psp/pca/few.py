@@ -88,6 +88,14 @@ def principal(covariance: Covariance, rank: int, divisors: Floats | None) -> tup
     return np.ascontiguousarray(vectors.T[::-1]), np.maximum(values[::-1], 0.0)
 
 
+def leading_variances(covariance: Covariance, rank: int, divisors: Floats | None) -> Floats:
+    """The variances that `principal` finds, (rank,), to the accuracy of squares, without the directions, which take longer."""
+    if covariance.is_root:
+        return principal(covariance, rank, divisors)[1]
+    matrix = covariance.matrix if divisors is None else covariance.matrix / divisors / divisors[:, np.newaxis]
+    return np.asarray(np.maximum(np.linalg.eigvalsh(matrix)[::-1][:rank], 0.0))  # the lower half is read
+
+
 def root_of(matrix: Floats) -> Floats:
     """The upper triangular R, (D, D), with ``Rᵀ R`` equal to the matrix, of which only the lower half is read."""
     D = len(matrix)

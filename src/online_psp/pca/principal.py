@@ -59,7 +59,9 @@ def with_signals(model: Model, settings: Settings) -> Model:
     """The model with its signals counted, where these determine the number of components."""
     if settings.rule is None or not model.weight:
         return model
-    variances = model.variances if model.covariance is None else principal(model, settings, settings.rank)[1]
+    variances = model.variances
+    if model.covariance is not None:
+        variances = few.leading_variances(model.covariance, settings.rank, deviations(model) if settings.standardize else None)
     rows = effective_rows(model.weight, model.squares, model.known, settings.center)
     noise = Noise(int((model.variance > 0).sum()), rows, settings.half_life is not None)
     return model._replace(signals=count_signals(variances, total_variance(model, settings), noise, settings.rule, model.signals))
