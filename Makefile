@@ -27,6 +27,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 	touch $(DEMO_READY)
 
 demo: $(DEMO_READY)
+	@echo "Components form, a stream drifts, missing values are filled: one picture."
 	$(BIN)/psp demo
 	@echo "psp is $(BIN)/psp; after 'source $(BIN)/activate' it is psp."
 
@@ -51,6 +52,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/pytest -n 2 --dist worksteal
 
 # What answers while one thinks: no process, browser or cluster is started.
 test: $(READY)
+	@echo "Unit and contract tests: all that starts no process, browser or cluster."
 	$(PYTEST) tests/unit tests/contract
 	@echo "The rest: 'make test-slow' (processes, kills, browsers, clusters), or all of it: 'make test-all'."
 

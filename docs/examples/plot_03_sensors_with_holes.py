@@ -1,6 +1,6 @@
 """
-Sensor rows with holes
-======================
+Sensor rows with missing values
+===============================
 
 Sensors drop out: single values get lost, and a whole cabinet of sensors is off for a while. The model learns from what is there, and fills
 what is not, from the other sensors of the same moment.
