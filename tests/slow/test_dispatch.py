@@ -76,7 +76,7 @@ from online_psp.engine.libraries import to_host
 from online_psp.monitoring import Monitor, spe, t2
 set_config(array_api_dispatch=True)
 rng = np.random.default_rng(0)
-X = rng.standard_normal((400, 3)) * [6, 5, 4] @ rng.standard_normal((3, 30)) + rng.standard_normal((400, 30))
+X = rng.standard_normal((1200, 3)) * [6, 5, 4] @ rng.standard_normal((3, 30)) + rng.standard_normal((1200, 30))
 for standardize in (False, True):
     here, there = (OnlinePCA(3, standardize=standardize).fit(rows) for rows in (X, xp.asarray(X)))
     for function in (t2, spe):

@@ -61,7 +61,7 @@ def within_frame(
     Z[order, k:] = factor
     B = np.eye(k, k + count)
     found, variances = leading(B, d, Z, np.einsum("ij,ij->i", Z, Z), rank, shown, noise)
-    if len(variances) < min(wanted, n + k - 1) or not variances[:shown][-1] > _RANGE * variances[0]:
+    if not len(variances) or len(variances) < min(wanted, n + k - 1) or not variances[:shown][-1] > _RANGE * variances[0]:
         return None
     C = np.zeros((len(found), n))
     C[:, order[:count]] = solve_triangular(factor[:count], found[:, k:].T, lower=True, trans=1, check_finite=False).T

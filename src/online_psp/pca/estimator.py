@@ -362,13 +362,13 @@ class OnlinePCA(Usable):
     def _prepared(self) -> Next:
         """What `fit_next` needs for the next sample: the axes, as of the last block, or as of some of the first rows."""
         settings, model, buffer, _ = self._state
-        seen = model
-        if not model.seen:
-            rows = _reading(buffer.n)[0]
-            with suited_threads(settings.rank * settings.D):
+        with suited_threads(settings.rank * settings.D):
+            seen = model
+            if not model.seen:
+                rows = _reading(buffer.n)[0]
                 seen = learn(model, block_of(buffer.rows(rows), buffer.weights[:rows], buffer.decays[:rows]), settings)
-        view = view_of(seen, settings, False)
-        components = self._shown(view)[0]
+            view = view_of(seen, settings, False)
+            components = self._shown(view)[0]
         if self.whiten:  # directions without variance give zero
             scale, known = np.zeros(len(components)), self._variances(view) > 0
             scale[known] = 1.0 / self._deviations(settings.working, view)[known]
@@ -486,8 +486,9 @@ class OnlinePCA(Usable):
         with self._lock:
             settings, model, buffer, _ = self._fitted()
             if buffer.read[0] != buffer.n:
-                now = self._now()
-                view = view_of(now, settings, settings.few or not model.seen)
+                with suited_threads(settings.rank * settings.D):
+                    now = self._now()
+                    view = view_of(now, settings, settings.few or not model.seen)
                 buffer.read = buffer.n, view
                 self._said.on_reading(now, view, settings)
             return buffer.read[1]  # type: ignore[no-any-return]
