@@ -45,7 +45,7 @@ class Recent:
             matrices = [part.matrix() if isinstance(part, SparseRows) else csr_array(part.dense(np.dtype(np.float64))) for part in parts]
             return SparseRows(csr_array(vstack(matrices))[self._held - n :])
         if all(isinstance(part, ArrayRows) for part in parts) and isinstance(newest, ArrayRows):
-            return ArrayRows(newest.library.xp.concat([native(part) for part in parts], axis=0)[self._held - n :])
+            return ArrayRows(newest.library.xp.concat([native(part) for part in parts], axis=0)[self._held - n :, :])
         dense = [part.X if isinstance(part, DenseRows) else part.dense(np.dtype(np.float64)) for part in parts]
         whole = np.concatenate(dense)[self._held - n :]
         return ArrayRows(newest.library.of(whole)) if isinstance(newest, ArrayRows) else DenseRows(whole)
