@@ -24,6 +24,8 @@ BLOCK, FIRST_BLOCK = 5, 6
 """Rows of a block, and of the first one, in multiples of the directions kept."""
 FEW_ROWS = 256
 """Rows of a block where the covariance of all features is kept, or as many as there are features."""
+CARRIED_ROWS = 64
+"""The same where axes are stable: they are carried along from block to block, from the first one on."""
 
 
 _DOUBLE: np.dtype[Any] = np.dtype(np.float64)
@@ -106,7 +108,7 @@ class Settings:
         if self.block_size != "auto" and (self.few or not first):
             return max(int(self.block_size), least)
         if self.few:
-            return max(FEW_ROWS, self.D, least)
+            return max(CARRIED_ROWS if self.axes == "stable" else max(FEW_ROWS, self.D), least)
         return max(FIRST_BLOCK * self.rank if first else BLOCK * rank, least)
 
 
