@@ -14,9 +14,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.linalg import eigh, lapack, qr, solve_triangular, svd
+from scipy.linalg import lapack, qr, solve_triangular, svd
 
 from online_psp.engine.blas import full_gram, matmul
+from online_psp.engine.eigen import largest
 from online_psp.engine.types import Array, Floats
 
 # Constants, chosen on other data than the tests' (docs/adr/0016).
@@ -127,10 +128,10 @@ def _stacked(B: Array, d: Floats, Z: Array, rank: int) -> tuple[Array, Floats]:
 def leading_of_rows(rows: Floats, rank: int) -> tuple[Floats, Floats]:
     """Leading right singular vectors, (k, D), and squared singular values, (k,), of rows in double precision; k at most `rank`."""
     n, D = rows.shape
-    k, m = min(rank, n, D), min(n, D)
+    k = min(rank, n, D)
     if not k:
         return np.zeros((0, D)), np.zeros(0)
-    values, vectors = eigh(full_gram(rows if n <= D else np.ascontiguousarray(rows.T)), subset_by_index=(m - k, m - 1), check_finite=False)
+    values, vectors = largest(full_gram(rows if n <= D else np.ascontiguousarray(rows.T)), k)
     if values[0] > _RANGE * values[-1]:
         values, vectors = values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1].T)
         if n > D:

@@ -378,7 +378,7 @@ class OnlinePCA(Usable):
         due = buffer.room if model.seen else min(buffer.room, _reading(buffer.n)[1])
         due = due if self._onlooker is None else min(due, buffer.n + _TOLD_EVERY)
         timed = settings.half_life is not None and settings.half_life.in_time
-        return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit)
+        return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit, view)
 
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import blas, eigh, lapack, qr, svd
 
 from online_psp.engine.blas import matmul
+from online_psp.engine.eigen import largest
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.model import Covariance
@@ -73,7 +74,6 @@ def symmetric(covariance: Covariance) -> Floats:
 
 def principal(covariance: Covariance, rank: int, divisors: Floats | None) -> tuple[Floats, Floats]:
     """The leading directions, (k, D), and their variances, (k,), of features divided by `divisors`, (D,), if these are given."""
-    D = len(covariance.matrix)
     if covariance.is_root:
         root = covariance.matrix if divisors is None else covariance.matrix / divisors
         directions, variances = leading_of_rows(root, rank)
@@ -81,7 +81,7 @@ def principal(covariance: Covariance, rank: int, divisors: Floats | None) -> tup
             directions, variances = _of_root(root, rank)
         return directions, variances
     matrix = covariance.matrix if divisors is None else covariance.matrix / divisors / divisors[:, np.newaxis]
-    values, vectors = eigh(matrix, lower=True, subset_by_index=(D - rank, D - 1), check_finite=False)
+    values, vectors = largest(matrix, rank)
     features = matrix.diagonal()
     if values[0] < _RANGE * values[-1] and features[features > 0].min(initial=np.inf) < _RANGE * features.max():
         return _of_root(_graded_root(symmetric(Covariance(matrix))), rank)

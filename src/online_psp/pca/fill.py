@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
 from online_psp.engine.blas import matmul
+from online_psp.engine.eigen import largest
 from online_psp.engine.types import Floats
 
 Mask = NDArray[np.bool_]
@@ -347,7 +348,7 @@ def leading_of_filled(made: Filled, rank: int, directions: Floats | None = None,
     if D <= _DENSE * rank:
         return _leading(matmul(stacked.T, stacked) - np.diag(made.apart), rank)
     m = len(stacked)
-    values, vectors = eigh(matmul(stacked, stacked.T), subset_by_index=(max(m - rank - _MORE, 0), m - 1))
+    values, vectors = largest(matmul(stacked, stacked.T), min(rank + _MORE, m))
     span = qr(matmul(stacked.T, vectors[:, values > _ROUNDING * values[-1]]), mode="economic")[0]
     span = qr(np.hstack([span, _image(stacked, made.apart, span)]), mode="economic")[0]
     found, variances = _leading(matmul(span.T, _image(stacked, made.apart, span)), rank)
@@ -357,7 +358,9 @@ def leading_of_filled(made: Filled, rank: int, directions: Floats | None = None,
 def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
     """At most `rank` eigenvectors, (k, D), and eigenvalues, (k,), largest first and positive, of a matrix symmetric but for rounding."""
     D = len(matrix)
-    values, vectors = eigh(0.5 * (matrix + matrix.T), subset_by_index=(max(D - rank, 0), D - 1))
+    if not D:  # nothing varies
+        return np.zeros((0, 0)), np.zeros(0)
+    values, vectors = largest(0.5 * (matrix + matrix.T), min(rank, D))
     known = values > max(_ROUNDING * float(values[-1]), _TINY)
     return np.ascontiguousarray(vectors[:, known].T[::-1]), values[known][::-1]
 

@@ -29,9 +29,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from online_psp.engine.blas import matmul
+from online_psp.engine.eigen import largest
 from online_psp.engine.types import Floats
 from online_psp.pca.fill import Mask, expect, gaussian, typical_share
 
@@ -222,7 +222,7 @@ def first_weights(rows: Floats, observed: Mask, weights: Floats, shown: int, cen
 def _leading(rows: Floats, rank: int) -> tuple[Floats, Floats]:
     """Leading right singular vectors, (k, D), and squared singular values, (k,), of rows; k at most `rank`."""
     n = len(rows)
-    values, vectors = eigh(matmul(rows, rows.T), subset_by_index=(max(n - rank, 0), n - 1))
+    values, vectors = largest(matmul(rows, rows.T), min(rank, n))
     known = values > _ROUNDING * values[-1]
     return matmul((vectors[:, known] / np.sqrt(values[known])).T, rows), values[known]
 

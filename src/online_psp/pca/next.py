@@ -10,7 +10,9 @@ from online_psp.engine.compiler import exact_kernel, kernel
 from online_psp.engine.types import Array, Floats
 from online_psp.engine.vectors import row_products
 from online_psp.pca.buffer import Buffer
+from online_psp.pca.filling import filled
 from online_psp.pca.units import largest_for
+from online_psp.pca.view import View
 
 
 @exact_kernel
@@ -50,10 +52,12 @@ class Next:
         Rows of the buffer at which the block is to be closed, the axes are to be read out, or an onlooker is to be told.
     unit : float
         What rows are multiplied by; 0 while that is not known.
+    view : View
+        What the axes are of.
     """
 
-    def __init__(self, buffer: Buffer, components: Array, mean: Floats, due: int, unit: float) -> None:
-        self.buffer = buffer
+    def __init__(self, buffer: Buffer, components: Array, mean: Floats, due: int, unit: float, view: View) -> None:
+        self.buffer, self._view = buffer, view
         dtype = buffer.dense.dtype
         self._mean, self._due = mean, due
         self._axes = np.concatenate([components, np.zeros((1, len(mean)))]).astype(dtype)
@@ -77,5 +81,7 @@ class Next:
         return y
 
     def project(self, x: Array) -> Array:
-        """Coordinates, (K,), of a sample, (D,)."""
+        """Coordinates, (K,), of a sample, (D,); of what the model expects where values are missing."""
+        if np.isnan(x).any():
+            x = filled(self._view, x[np.newaxis])[0]
         return np.asarray(self._axes[:-1] @ (x - self._mean).astype(self._axes.dtype))

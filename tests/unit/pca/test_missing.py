@@ -277,3 +277,15 @@ def test_pandas_na_in_columns_of_objects() -> None:
     frame = pd.DataFrame(H).astype("Float64").astype(object)
     check_same(OnlinePCA(2, missing="impute").fit(frame), OnlinePCA(2, missing="impute").fit(pd.DataFrame(H)))
     assert not OnlinePCA(2, missing="impute").fit(frame).impute(frame).isna().any().any()
+
+
+@pytest.mark.parametrize("D", [30, 300])
+def test_fit_next_gives_coordinates_of_rows_with_holes(D: int) -> None:
+    rng = np.random.default_rng(44)
+    X = rng.standard_normal((600, 3)) * [5, 4, 3] @ np.linalg.qr(rng.standard_normal((D, 3)))[0].T + 0.1 * rng.standard_normal((600, D))
+    H = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    first = OnlinePCA(3, missing="impute")
+    assert all(np.isfinite(first.fit_next(x)).all() for x in H[:40]), "from the first row on"
+    model = OnlinePCA(3, missing="impute").partial_fit(H[:560])
+    Y = np.array([model.fit_next(x) for x in H[560:]])
+    assert np.abs(Y - model.transform(X[560:])).max() < 0.1 * np.abs(Y).max()

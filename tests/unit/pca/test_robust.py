@@ -218,3 +218,11 @@ def test_what_is_taken_from_many_rows_is_said() -> None:
         for x in X[:200]:
             model.fit_next(x)
     assert ["robust=True" in str(each.message) for each in said] == [True], "once is enough"
+
+
+@pytest.mark.parametrize("size", [1.0, 1e20])
+def test_rows_that_are_all_equally_far_apart(size: float) -> None:
+    """A decomposition of many equal eigenvalues may end with fewer than were asked for."""
+    for seed in range(8):
+        rows = size * np.eye(300)[np.random.default_rng(seed).integers(0, 300, 500)]
+        assert np.isfinite(OnlinePCA(3, robust=True).fit(rows).components_).all()
