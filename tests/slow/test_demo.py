@@ -14,7 +14,7 @@ def test_the_demo_shows_what_it_promises(tmp_path: Path) -> None:
     picture = tmp_path / "demo.png"
     shown = psp("demo", "--out", picture, env={"COLUMNS": "200"}).stdout
     lines = [line for line in shown.split("Next:")[0].splitlines() if line.strip()]
-    assert [line.split()[0] for line in lines] == ["components", "drift", "holes", "picture"]
+    assert [line.split()[0] for line in lines] == ["components", "drift", "missing", "picture"]
     assert picture.read_bytes().startswith(b"\x89PNG")
     for step in ("psp fit", "psp bench --quick", "README.md"):
         assert step in shown.split("Next:")[1], f"{step} is not among what to do next"

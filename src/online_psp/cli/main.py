@@ -66,7 +66,7 @@ for name, command in _COMMANDS.items():
 
 @app.command(rich_help_panel=_MEASURE)
 def demo(out: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("psp-demo.png")) -> None:
-    """Components form, a stream drifts, holes are filled: ten seconds, one picture."""
+    """Components form, a stream drifts, missing values are filled: ten seconds, one picture."""
     from online_psp.engine.extras import need_matplotlib
 
     need_matplotlib("psp demo")

@@ -85,7 +85,7 @@ def _scree(axes: Any, model: Any, name: str) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
     total = axes.twinx()
     total.plot(numbers, np.cumsum(ratios), color="#e45756", marker="." if len(numbers) < 40 else None)
-    total.set(ylabel="together, %", ylim=(0, 105))
+    total.set(ylabel="cumulative, %", ylim=(0, 105))
 
 
 def _picture(axes: Any, values: Any, number: int) -> None:

@@ -1,4 +1,4 @@
-"""``psp demo``: components form from pictures, a stream drifts, holes are filled; one picture, on data that needs no download."""
+"""``psp demo``: components form from pictures, a stream drifts, missing values are filled; one picture, on data that needs no download."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run(path: Path, tell: Callable[[str], object]) -> list[str]:
         sentences = [_form(top, X)]
         tell("a stream drifts")
         sentences.append(_draw_drifting(left, drift()))
-        tell("holes are filled")
+        tell("missing values are filled")
         sentences.append(_draw_filling(right, fill(X[:_HOLED])))
         figure.savefig(path, dpi=130)
     return sentences
@@ -154,10 +154,10 @@ def _draw_drifting(figure: Any, drifting: Drifting) -> str:
 
 
 def _draw_filling(figure: Any, filling: Filling) -> str:
-    figure.suptitle(f"Holes are filled: {100 * _GONE:.0f} % of the pixels missing, in learning too")
+    figure.suptitle(f"Missing values are filled: {100 * _GONE:.0f} % of the pixels, in learning too")
     for line, name, rows in zip(figure.subplots(3, _FILLED), ("seen", "filled", "true"), filling[:3], strict=True):
         line[0].set_ylabel(name)
         for axes, row in zip(line, rows, strict=True):
             axes.imshow(row.reshape(SIDE, SIDE), cmap="inferno", vmin=0.0, vmax=1.0)
             axes.set(xticks=[], yticks=[])
-    return f"holes       {100 * _GONE:.0f} % of the pixels missing; filled with an error of {filling.error:.2f} deviations"
+    return f"missing     {100 * _GONE:.0f} % of the pixels; filled with an error of {filling.error:.2f} deviations"

@@ -40,8 +40,8 @@ function show_status() {
   if (data.status === "running") text = !data.model ? "Waiting for the first rows" : quiet > 15 + 2 * data.pause ? "Learning; nothing new for " + duration(quiet) : data.seconds >= 60 ? "Learning for " + duration(data.seconds) : text
   else if (data.status !== "watching" && data.seconds >= 1) text += " after " + duration(data.seconds)
   if (saved) { text = "Saved " + saved + ", " + text.toLowerCase() + " then"; kind = "finished" }
-  else if (lost && live()) { text = "The connection is lost: these are the last numbers"; kind = "lost" }
-  else if (paused) { text = "Paused: " + text.toLowerCase() + " goes on behind this page"; kind = "paused" }
+  else if (lost && live()) { text = "Connection lost; these are the last numbers"; kind = "lost" }
+  else if (paused) { text = "Paused; the fit goes on"; kind = "paused" }
   put("state", text)
   $("lamp").className = kind
   const age = data.saved === null ? null : data.saved + (live() && !saved && !paused ? quiet : 0)
@@ -83,11 +83,11 @@ function show_scores() {
   const n = data.newest, i = n[0].length - 1, scored = data.whole[0].length > 0, full = data.model && data.model.components >= data.model.features, newest = $("window").value === "newest"
   section("h-scores").toggle("empty", !scored)
   section("h-scores").toggle("wide", !data.alarmed)
-  put("w-scores", !scored ? (!live() || data.status === "watching" ? "The model has no scores of rows." : "No row is scored yet. That begins after 20 rows, or five for each component.") :
+  put("w-scores", !scored ? (!live() || data.status === "watching" ? "No row has been scored." : "No row is scored yet. That begins after 20 rows, or five for each component.") :
     "Row " + whole(n[0][i]) + ", the newest: T² " + short(n[2][i]) + " (limit " + short(n[6][i]) + ")" + (full ? "" : ", SPE " + short(n[3][i]) + " (limit " + short(n[7][i]) + ")") + ". " +
-    (data.afterwards ? "The rows that the file keeps are scored, by the model that has learned them." : data.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
+    (data.afterwards ? "The file keeps its newest rows; the model that learned them scores them." : data.monitored ? "Every row is scored before it is learned." : "A sample of the rows is scored, each before the model shown has learned it.") +
     (heavy() ? " " + percent(data.outliers / data.scored, 1) + " of them are above a limit, where " + percent(data.alpha, 0) + " would be if rows were Gaussian: these have heavier tails" + (data.alarmed ? ", or the stream has changed." : ".") : "") +
-    (data.monitored ? "" : " Drift is not looked for: psp fit … --monitor alarms.csv, or a Monitor, does that."))
+    (data.monitored ? "" : " Without a monitor there are no drift alarms: psp fit … --monitor alarms.csv."))
   if (!scored) return
   $("w-spe").hidden = !full
   $("c-spe").hidden = full
@@ -136,8 +136,8 @@ function show_trends() {
     series: [{kind: "dash", x: [0.5, m.variances.length + 0.5], y: [m.noise, m.noise], color: GREY, size: 1.5}, {kind: "line", x: numbers, y: m.variances, color: BLUE}, {kind: "dots", x: numbers, y: m.variances, color: BLUE, size: 7}],
     tip: {x: numbers, y: m.variances, text: (i) => [["component", String(i + 1)], ["variance", short(m.variances[i])], ["share", percent(m.ratios[i], 2)]]}})
   key("k-scree", [["line", BLUE, "now"], ["dash", GREY, "noise level"]])
-  let together = 0
-  $("t-scree").tBodies[0].replaceChildren(...m.ratios.map((ratio, i) => make("tr", null, {}, make("td", String(i + 1)), make("td", percent(ratio, 3)), make("td", percent(together += ratio, 2)))))
+  let total = 0
+  $("t-scree").tBodies[0].replaceChildren(...m.ratios.map((ratio, i) => make("tr", null, {}, make("td", String(i + 1)), make("td", percent(ratio, 3)), make("td", percent(total += ratio, 2)))))
 }
 
 // Components
@@ -189,7 +189,7 @@ function open_alarm(number, focus) {
   if (each.label) detail.append(words("Raised by " + each.label + "."))
   if (each.shares.length) detail.append(words("What has changed most: " + each.shares.map(([name, share]) => name + " (" + percent(share, 0) + ")").join("; ") + "."))
   if (!each.features) return
-  detail.append(words("An alarm comes from many rows together; this is the one at which it was raised: T² " + short(each.t2) + ", SPE " + short(each.spe) + "."))
+  detail.append(words("An alarm comes from many rows. The one that raised it has T² " + short(each.t2) + ", SPE " + short(each.spe) + "."))
   if (each.pictures) {
     const names = ["the row", "its T²", "its SPE"]
     detail.append(make("div", null, {class: "shots"}, ...each.pictures.map((told, i) => make("figure", null, {}, picture(told, names[i]), make("figcaption", names[i])))))
@@ -211,7 +211,7 @@ function ramp(share) {
 function show_plane() {
   const r = data.rows, count = r ? r.numbers.length : 0
   section("h-plane").toggle("empty", !count)
-  put("w-plane", count ? whole(count) + " of the rows " + whole(r.numbers[0]) + " to " + whole(last(r.numbers)) + (data.model.holes ? "; missing values are filled in." : ".") : live() && data.status !== "watching" ? "No rows yet." : "The model has no rows with it.")
+  put("w-plane", count ? whole(count) + " of the rows " + whole(r.numbers[0]) + " to " + whole(last(r.numbers)) + (data.model.holes ? "; missing values are filled in." : ".") : data.status === "watching" ? "The file keeps no rows; psp fit … --monitor keeps the newest." : live() ? "No rows yet." : "No rows.")
   if (!count) return
   const axes = r.places.map((_, k) => [String(k), "component " + (k + 1)])
   options($("x"), [...axes, ["row", "row number"]], axes.length > 1 ? "0" : "row")
@@ -306,7 +306,7 @@ document.addEventListener("keydown", (event) => {
     button.focus()
   }
 })
-put("about", "online-psp. " + (saved ? "This file needs no server." : "This page only looks: nothing here changes the model.") + " Drag in a chart to zoom, double-click for all of it." + (saved ? "" : " Keys: p pauses, s saves, Esc closes an alarm."))
+put("about", "online-psp. " + (saved ? "This file needs no server." : "Nothing on this page changes the model.") + " Drag in a chart to zoom, double-click for all of it." + (saved ? "" : " Keys: p pauses, s saves, Esc closes an alarm."))
 show()
 if (!saved) { setInterval(show_status, 1000); listen() }
 document.body.dataset.ready = "yes"
