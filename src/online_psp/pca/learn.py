@@ -33,7 +33,7 @@ _GROWTH = 16
 def learn(model: Model, block: Block, settings: Settings) -> Model:
     """The model after a block of rows, which weigh something, and which are finite but for missing values."""
     rows = block.rows
-    if isinstance(rows, SparseRows | ArrayRows) and not (model.few or settings.robust or _has_holes(rows, settings)):
+    if isinstance(rows, SparseRows | ArrayRows) and not (model.few or settings.robust or _has_holes(model, rows, settings)):
         after = _learn_compressed(model, block, rows, settings)
         if after is not None:
             return after
@@ -54,8 +54,9 @@ def learn(model: Model, block: Block, settings: Settings) -> Model:
     return _with_axes(with_signals(after, settings) if after.few else after, settings)
 
 
-def _has_holes(rows: SparseRows | ArrayRows, settings: Settings) -> bool:
-    return settings.missing == "impute" and first_hole(rows) < len(rows)
+def _has_holes(model: Model, rows: SparseRows | ArrayRows, settings: Settings) -> bool:
+    """Whether a value is missing, or one was: then features have weights of their own."""
+    return settings.missing == "impute" and (model.known is not None or first_hole(rows) < len(rows))
 
 
 def _learn_whole(model: Model, block: Block, X: Array, settings: Settings) -> Model:

@@ -202,6 +202,16 @@ def test_every_container_is_filled_as_itself() -> None:
     assert np.allclose(model.impute(H.tolist()), expected)
 
 
+def test_sparse_rows_count_what_was_observed_before_them() -> None:
+    """Rows without holes after some with holes: a feature's own weight decides, not that of the rows."""
+    H = rows_of(1200, 300, 2)
+    H[:600, 3] = np.nan
+    dense = OnlinePCA(2, missing="impute").partial_fit(H[:600]).partial_fit(H[600:])
+    sparse = OnlinePCA(2, missing="impute").partial_fit(H[:600]).partial_fit(csr_array(H[600:]))
+    check_same(sparse, dense)
+    assert np.allclose(sparse.mean_[3], H[600:, 3].mean())
+
+
 def test_in_sparse_rows_absent_is_zero_and_nan_is_missing() -> None:
     rng = np.random.default_rng(0)
     X = np.where(rng.random((500, 80)) < 0.1, rng.standard_normal((500, 80)) + 2.0, 0.0)
