@@ -87,7 +87,7 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
     table.add_row("model", plain(f"{path}: {facts['kind']}{learned}"))
     if "components" in facts:
         table.add_row("components", f"{facts['components']} of {facts['features']} features")
-        table.add_row("error", f"{facts['subspace_error']:.2g} expected distance to the population's subspace (0 is equal, 1.41 orthogonal)")
+        table.add_row("error", f"{facts['subspace_error']:.2g} expected, to the population's subspace (0 is equal, 1.41 orthogonal)")
         if runs := facts["not_told_apart"]:
             told = ", ".join(f"{first} and {last}" if last == first + 1 else f"{first} to {last}" for first, last in runs[:_RUNS])
             table.add_row("not told apart", f"components {told}{', …' if len(runs) > _RUNS else ''}")
