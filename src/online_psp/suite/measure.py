@@ -81,7 +81,7 @@ class Trial:
         """Identifies what is measured and the code that measures it."""
         method = self.method
         what = asdict(replace(self, method=None))  # type: ignore[arg-type]
-        return digest([what, method.label, method.text, method.kind, method.times, method.by_row])
+        return digest([what, method.label, method.text, method.kind, method.times, method.batch])
 
     @property
     def again(self) -> bool:

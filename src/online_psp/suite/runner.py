@@ -47,8 +47,6 @@ class How:
         Whether every method has a process of its own, that does not hold the rows: for memory, and for methods that may crash.
     timeout : float or None
         Most seconds that a trial may take.
-    resume : bool
-        Whether rows of an earlier run are kept, if the same code has measured them and they are not of a user's algorithm.
     data_home : str or Path or None
         Folder of the data sets.
     progress : bool
@@ -58,7 +56,6 @@ class How:
     jobs: int = 1
     apart: bool = False
     timeout: float | None = None
-    resume: bool = True
     data_home: str | Path | None = None
     progress: bool = False
 
@@ -72,11 +69,12 @@ class How:
 def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> list[Row]:
     """Run records; their rows are added to a CSV file as they come, and are in the order of the records at the end.
 
-    Records that the file already has are not run again. Rows that other code has measured are moved to a file beside it.
+    Records that the file already has are not run again, except those of a user's algorithm. Rows that other code or another processor has
+    measured are moved to a file beside it.
     """
     how, path = how or How(), Path(path)
     origin()  # of the code that runs now: files may change before the end
-    have = finished(_fresh(path)) if how.resume else {}
+    have = finished(_fresh(path))
     for record in records:
         if isinstance(record, Trial) and record.again:
             have.pop(record.key, None)
@@ -102,9 +100,9 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
 
 
 def _fresh(path: Path) -> list[Row]:
-    """The rows of a file that this code has measured; the others are set aside."""
-    rows = read_rows(path)
-    fresh, stale = ([row for row in rows if (row.code == code_digest()) is own] for own in (True, False))
+    """The rows of a file that this code has measured on this processor; the others are set aside."""
+    rows, here = read_rows(path), (code_digest(), origin()["cpu"])
+    fresh, stale = ([row for row in rows if ((row.code, row.cpu) == here) is own] for own in (True, False))
     if stale:
         aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
         write_rows(aside, [*read_rows(aside), *stale])
@@ -240,15 +238,6 @@ class _Worker:
         self._pool = None
         if pool is not None:
             pool.shutdown(wait=True, kill_workers=True)
-
-
-def apart(function: Callable[[], Any], timeout: float | None = None) -> Any:
-    """What a function gives in a process of its own, so that its memory and its threads are its own."""
-    worker = _Worker(timeout)
-    try:
-        return worker.ask(function, timeout)
-    finally:
-        worker.end()
 
 
 def _progress(shown: bool) -> Any:

@@ -60,7 +60,6 @@ class Timing:
     samples: int = 10
     budget: float = 5.0
     seed: int = 0
-    dtype: str = "float64"
 
     @property
     def key(self) -> str:
@@ -120,14 +119,14 @@ _stream = lru_cache(maxsize=1)(_Stream)
 
 
 @lru_cache(maxsize=1)
-def _model(algorithm: str, D: int, K: int, seed: int, dtype: str) -> Any:
+def _model(algorithm: str, D: int, K: int, seed: int) -> Any:
     """A model in its steady state, with which `fit_next` and `fit_block` go on: to start it can take longer than to time it."""
-    compiles, rows = ALGORITHMS[algorithm](4, 64, dtype=np.dtype(dtype)), np.random.default_rng(0).standard_normal((600, 64)).astype(dtype)
+    compiles, rows = ALGORITHMS[algorithm](4, 64), np.random.default_rng(0).standard_normal((600, 64))
     compiles.fit_block(rows[:500])
     for row in rows[500:]:
         compiles.fit_next(row)
     stream = _stream(D, K, seed)
-    return ALGORITHMS[algorithm](K, D, dtype=np.dtype(dtype), **BASELINES[algorithm].steady(stream.Q, stream.variances))
+    return ALGORITHMS[algorithm](K, D, **BASELINES[algorithm].steady(stream.Q, stream.variances))
 
 
 def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
@@ -135,10 +134,10 @@ def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
     D, K = timing.D, timing.K
     stream = _stream(D, K, timing.seed)
     if timing.way in ("fit_next", "fit_block"):
-        model = _model(timing.algorithm, D, K, timing.seed, timing.dtype)
+        model = _model(timing.algorithm, D, K, timing.seed)
         by_row = timing.way == "fit_next"
         learn, rows = (model.fit_next, _SINGLE) if by_row else (model.fit_block, _BLOCK)
-        return lambda deadline: _over(learn, stream.draw(rows).astype(timing.dtype, copy=False), by_row, np.inf)
+        return lambda deadline: _over(learn, stream.draw(rows), by_row, np.inf)
     if timing.way == "published":
         _model.cache_clear()  # two bases are enough
         baseline = BASELINES[timing.algorithm]

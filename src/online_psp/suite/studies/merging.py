@@ -33,5 +33,5 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
             errors.append(f"{subspace_error(model.components_.T, exact):.4f}")
             sent = max(sent, *(len(pickle.dumps(part)) for part in parts))
         lines.append((str(K + oversample), order, *errors, f"{sent / 1e6:.2f}", f"{len(pickle.dumps(model)) / 1e6:.2f}"))
-    header = ("directions kept", "rows", *(f"{count:,} parts" for count in counts), "MB of a part, at most", "MB of the merged model")
+    header = ("directions kept", "rows", *(f"parts: {count:,}" for count in counts), "MB of a part, at most", "MB of the merged model")
     yield Table(f"Error by the number of parts, {len(X):,} × {X.shape[1]}, K={K}", header, tuple(lines))

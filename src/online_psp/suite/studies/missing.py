@@ -48,7 +48,9 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
         data = find(f"spiked:N=3000,D=100,K=3,rho={noise}")
         records += trials("missing", data, (IMPUTES, *_RIVALS), 3, HOLES[2:3], range(1 if quick else 5))
     for study in ("missing", "outliers"):
-        mine = [record for record in records if (record.track is not None and record.track.kind.startswith("missing")) is (study == "missing")]
+        mine = [
+            record for record in records if (record.track is not None and record.track.kind.startswith("missing")) is (study == "missing")
+        ]
         yield from across(measured(mine, out / f"{study}.csv"))
     yield beside_directions(sets)
     pictures.save(digits(), out / "missing.png")

@@ -25,7 +25,7 @@ _HALF_LIFE = 500.0
 
 
 def _constant_step(t: int) -> float:
-    return 1.0 - 2.0 ** (-1.0 / _HALF_LIFE)
+    return 1.0 - float(2.0 ** (-1.0 / _HALF_LIFE))
 
 
 _MEMORIES = (
@@ -45,7 +45,7 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     """All of them, and the pictures of docs/tracking.md."""
     data = find(f"spiked:N={3000 if quick else 10_000},D=400,K=8,rho=0.03")
     others = [method for method in _OTHERS if method.algorithm != "peer:prosvd" or version("proSVD")]
-    rows = measured(trials("tracking", data, [*_MEMORIES, *others], None, [None, *TRACKS["drift"]], count=100), out / "tracking.csv")
+    rows = measured(trials("tracking", data, [*_MEMORIES, *others], None, TRACKS["drift"], count=100), out / "tracking.csv")
     yield from across(rows)
     yield axes()
     for track, name in zip(TRACKS["drift"], ("rotation", "switch"), strict=True):
