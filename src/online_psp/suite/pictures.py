@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.datasets.images import ImageLayout
+from online_psp.suite.methods import MEMORY
 from online_psp.suite.rows import Row, by, distinct, median, select
 from online_psp.suite.speed import METRIC, WAYS
-from online_psp.suite.tables import EXACT, SPREAD, chosen_moments, curves_of, scores, spent
+from online_psp.suite.tables import EXACT, SPREAD, chosen_moments, curves_of, kind_of, scores, spent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,19 +276,23 @@ def evaluation(rows: Sequence[Row]) -> Figure:
 def error_against_time(rows: Sequence[Row]) -> Figure:
     """Error against time per sample on one set and track, lower left is better; names stand at the right, in the order of the errors.
 
-    Settings of one method are joined by a line. Errors below 1e-6 are rounding, and drawn at the lower edge.
+    Each point is a setting of a method. A line joins the settings that none of the same method beats in both; the others are faint.
+    Errors below 1e-6 are rounding, and drawn at the lower edge.
     """
     first, families = rows[0], dict[str, list[tuple[float, float]]]()
     for label, score in scores(rows).items():
-        families.setdefault(label.partition(" (")[0], []).append((1e6 * spent(rows, label), max(score.value, _FLOOR)))
+        family = label.partition(" (")[0] + (", all rows in memory" if kind_of(rows, label) == MEMORY else "")
+        families.setdefault(family, []).append((1e6 * spent(rows, label), max(score.value, _FLOOR)))
     with style():
-        figure = new_figure(7.5, max(4.2, 0.24 * len(families) + 1.0))
+        figure = new_figure(8.0, max(4.2, 0.24 * len(families) + 1.0))
         axes = figure.subplots()
         axes.set_xscale("log")
         axes.set_yscale("log")
         for family, colour in colours_of(families).items():
             points = sorted(families[family])
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, linewidth=0.9, markersize=8 if family == "OnlinePCA" else 4.5)
+            best = [point for i, point in enumerate(points) if all(point[1] < other[1] for other in points[:i])]
+            axes.plot(*zip(*best, strict=True), "o-", color=colour, linewidth=1.2, markersize=9 if family == "OnlinePCA" else 5)
+            axes.plot(*zip(*points, strict=True), "o", color=colour, alpha=0.25, markersize=4)
         low, high = np.log(axes.get_ylim())
         ends = {family: min(points, key=lambda point: point[1]) for family, points in families.items()}
         ends = dict(sorted(ends.items(), key=lambda item: item[1][1]))  # from below
