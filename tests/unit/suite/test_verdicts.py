@@ -273,7 +273,7 @@ def test_four_curves_are_not_the_papers_five() -> None:
 
 
 def test_exponents_are_those_of_the_rows() -> None:
-    found = verdicts.slopes(timing_rows(EXPONENTS, SCALE), "sm", "published")
+    found = verdicts.slopes(timing_rows(EXPONENTS, SCALE), "sm")
     assert found[8192] == pytest.approx((1.9, 1.9))
     assert math.isclose(verdicts.seconds(timing_rows(EXPONENTS, SCALE))[8192, 64]["fsm"], 64e-6)
 
