@@ -1,7 +1,7 @@
 """Put what a command of the suite wrote into the page that has its marks, with its pictures.
 
-``python docs/put_results.py FOLDER NAME [NAME …]``, where FOLDER is the output of ``psp bench NAME`` or ``psp reproduce NAME``. The page has
-the marks ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, once each.
+``python docs/put_results.py FOLDER NAME [NAME …]``, where FOLDER is the output of ``psp bench NAME`` or ``psp reproduce NAME``. The page
+has the marks ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, once each.
 """
 
 from __future__ import annotations

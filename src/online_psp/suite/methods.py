@@ -24,7 +24,7 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Array, Floats
 from online_psp.pca import OnlinePCA
-from online_psp.suite.rivals import RIVALS, RivalModel
+from online_psp.suite.rivals import RIVALS, Held, RivalModel
 
 OURS, PEER, MEMORY, YOURS = "online-psp", "peer", "in memory", "yours"
 
@@ -104,33 +104,23 @@ class EstimatorLearner(Learner):
 
     def __init__(self, model: Any, batch: int | None) -> None:
         super().__init__(model)
-        self.batch, self.held, self.fitted = batch, list[Floats](), False
+        self.batch, self.held, self.fitted = batch, Held(), False
 
     def feed(self, X: Floats) -> None:
         """Learn from rows, (n, D), as soon as they fill a batch."""
-        rows = np.concatenate([*self.held, X]) if self.held else X
-        size = self.batch or len(rows)
-        whole = len(rows) - len(rows) % size
-        for start in range(0, whole, size):
-            self._fit(rows[start : start + size])
-        self.held = [rows[whole:]] if whole < len(rows) else []
-
-    def _fit(self, rows: Floats) -> None:
-        self.model.partial_fit(rows)
-        self.fitted = True
+        for rows in self.held.whole(X, self.batch or len(X)):
+            self.model.partial_fit(rows)
+            self.fitted = True
 
     def flush(self) -> None:
         """Learn from the rows that did not fill a batch."""
-        if self.held:
-            self._fit(np.concatenate(self.held))
-            self.held = []
+        if len(self.held.rows):
+            self.model.partial_fit(self.held.rows)
+            self.held, self.fitted = Held(), True
 
     def basis(self) -> Array:
         """The subspace as of the last full batch, (D, K); before the first, that of a copy that has seen the rows held back."""
-        model = self.model
-        if not self.fitted and self.held:
-            model = copy.deepcopy(model)
-            model.partial_fit(np.concatenate(self.held))
+        model = self.model if self.fitted else copy.deepcopy(self.model).partial_fit(self.held.rows)
         return np.asarray(model.components_).T
 
 
@@ -185,22 +175,23 @@ class ProSVD:
 
         decay = {} if half_life is None else {"decay_alpha": 2.0 ** (-block / half_life / 2.0)}
         self.model, self.K, self.block = proSVD(k=K, w_len=block, track_prev=False, **decay), K, block
-        self.held, self.begun = np.zeros((0, D)), False
+        self.held, self.begun = Held(), False
 
     def fit_block(self, X: Floats) -> None:
-        rows = np.concatenate([self.held, X])
-        if not self.begun and len(rows) >= self.K:
+        for rows in self.held.whole(X, max(self.K, self.block)):
+            self._learn(rows)
+
+    def _learn(self, rows: Floats) -> None:
+        if not self.begun:
             self.model.initialize(rows[: self.K].T)
             rows, self.begun = rows[self.K :], True
-        while self.begun and len(rows) >= self.block:
-            self.model.updateSVD(rows[: self.block].T)
-            rows = rows[self.block :]
-        self.held = rows
+        if len(rows):
+            self.model.updateSVD(rows.T)
 
     def get_components(self) -> Array:
-        if len(self.held) and self.begun:
-            self.model.updateSVD(self.held.T)
-            self.held = self.held[:0]
+        if len(self.held.rows):
+            self._learn(self.held.rows)
+            self.held = Held()
         return np.asarray(self.model.Q @ np.linalg.svd(self.model.B)[0])
 
 
