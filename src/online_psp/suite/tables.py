@@ -230,17 +230,16 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
 
 
 def across(rows: Sequence[Row]) -> list[Table]:
-    """Errors, and times, of every method on all tracks: a table each for each set."""
+    """Errors, and times, of every method on all tracks and at all levels of noise: a table each for each set."""
     found = []
-    for (data, N, D, _, K), mine in by(rows, "data", "N", "D", "rho", "K").items():
-        tracks, place = distinct(mine, "track"), f"{Path(data).name}, {N:,} × {D}, K = {K}"
-        medians_of = medians(select(mine, metric=SCORE), "track")
-        header, times = ("method", *(track or "plain" for track in tracks)), {track: select(mine, track=track) for track in tracks}
-        labels = distinct(mine, "label")
-        lines = tuple((label, *(number(medians_of.get((track,), {}).get(label, math.nan)) for track in tracks)) for label in labels)
-        found.append(Table(f"{place}: error", header, lines))
-        lines = tuple((label, *(micro(spent(times[track], label)) for track in tracks)) for label in labels)
-        found.append(Table(f"{place}: µs per sample", header, lines))
+    for (data, N, D, K), mine in by(rows, "data", "N", "D", "K").items():
+        places, several = by(mine, "rho", "track"), len(distinct(mine, "rho")) > 1
+        header = ("method", *(", ".join([*[f"ρ={rho:g}"] * several, track or "plain"]) for rho, track in places))
+        errors = medians(select(mine, metric=SCORE), "rho", "track")
+        title, labels = f"{Path(data).name}, {N:,} × {D}, K = {K}", distinct(mine, "label")
+        lines = [(label, *(number(errors.get(place, {}).get(label, math.nan)) for place in places)) for label in labels]
+        times = [(label, *(micro(spent(some, label)) for some in places.values())) for label in labels]
+        found += [Table(f"{title}: error", header, tuple(lines)), Table(f"{title}: µs per sample", header, tuple(times))]
     return found
 
 
