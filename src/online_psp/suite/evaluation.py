@@ -90,13 +90,13 @@ class Evaluation:
 
     def tables(self) -> list[tables.Table]:
         """The same as tables; of several tracks, all errors in one table first."""
-        return [*(tables.across(self.rows) if len(distinct(self.rows, "track")) > 1 else []), *tables.comparison(self.rows)]
+        return [*tables.across(self.rows), *tables.comparison(self.rows)]
 
     def save(self, folder: str | Path) -> Path:
         """Write a picture for every track, and report.html, into a folder; returns the path of the report."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        sections = []
+        sections = [Section("All tracks", "", None, tuple(found))] if (found := tables.across(self.rows)) else []
         for (track,), mine in by(self.rows, "track").items():
             picture = None
             if select(mine, metric=SCORE):

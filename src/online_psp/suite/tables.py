@@ -230,10 +230,12 @@ def comparison(rows: Sequence[Row]) -> list[Table]:
 
 
 def across(rows: Sequence[Row]) -> list[Table]:
-    """Errors, and times, of every method on all tracks and at all levels of noise: a table each for each set."""
+    """Errors, and times, of every method on all tracks and at all levels of noise: a table each for each set that has several."""
     found = []
     for (data, N, D, K), mine in by(rows, "data", "N", "D", "K").items():
         places, several = by(mine, "rho", "track"), len(distinct(mine, "rho")) > 1
+        if len(places) == 1:
+            continue
         header = ("method", *(", ".join([*[f"ρ={rho:g}"] * several, track or "plain"]) for rho, track in places))
         errors = medians(select(mine, metric=SCORE), "rho", "track")
         title, labels = f"{Path(data).name}, {N:,} × {D}, K = {K}", distinct(mine, "label")
