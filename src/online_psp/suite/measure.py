@@ -215,17 +215,6 @@ class Stopwatch:
         self.seconds += time.process_time() - self._began
 
 
-def in_turn(acts: Mapping[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.process_time) -> dict[str, list[float]]:
-    """Seconds of each act, one after the other in every round, so that what else runs on the machine meets all of them."""
-    found: dict[str, list[float]] = {name: [] for name in acts}
-    for _ in range(rounds):
-        for name, act in acts.items():
-            began = clock()
-            act()
-            found[name].append(clock() - began)
-    return found
-
-
 def _warm_up(make: Callable[[], Learner], blocks: Blocks, rows: int) -> None:
     """A short fit, so that compiling and importing are not timed."""
     learner = make()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from online_psp.suite.rivals import RIVALS
 from online_psp.suite.rows import Row
 from online_psp.suite.studies import merging, missing, others, published, run_study, tracking
 from online_psp.suite.tables import Table
+from tests import ROOT
 from tests.unit.suite.test_evaluation import rows_of
 
 
@@ -112,3 +114,22 @@ def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["bench", *words, "--out", str(tmp_path / "out")])
         assert done.exit_code != 0
         assert message in done.output.replace("\n", " "), done.output
+
+
+def test_results_are_put_between_the_marks_of_their_page(tmp_path: Path) -> None:
+    put = runpy.run_path(str(ROOT / "docs" / "put_results.py"))["put"]
+    (tmp_path / "img").mkdir()
+    page, old = tmp_path / "page.md", "before\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nafter img/a.png\n"
+    page.write_text(old, encoding="utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.png").write_bytes(b"a")
+    (out / "b.png").write_bytes(b"b")
+    for name in ("speed", "nothing"):
+        with pytest.raises(ValueError, match=r"speed\.md does not exist|No page"):
+            put(name, out, tmp_path)
+    assert page.read_text(encoding="utf-8") == old
+    (out / "speed.md").write_text("new\n", encoding="utf-8")
+    put("speed", out, tmp_path)
+    assert page.read_text(encoding="utf-8") == old.replace("old", "new")
+    assert [path.name for path in (tmp_path / "img").iterdir()] == ["a.png"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ from online_psp.engine.blas import matmul
 from online_psp.suite import pictures
 from online_psp.suite.data import find, images, problem
 from online_psp.suite.evaluation import trials
-from online_psp.suite.measure import in_turn
+from online_psp.suite.measure import Stopwatch
 from online_psp.suite.methods import ONLINE_PCA, PEER, contest
-from online_psp.suite.rows import SCORE, Row, median, select, version, write_rows
+from online_psp.suite.rows import SCORE, Row, select, version, write_rows
 from online_psp.suite.studies import measured
 from online_psp.suite.tables import Table, comparison, micro, number, scores, spent
 
@@ -51,10 +50,11 @@ def tables(
         source = find(name, most=most or (1500 if quick else 20_000))
         k = K or source.K or min(8 if quick else 16, max(1, source.D // 8))
         found = measured(trials("bench", source, methods, k, repeats=1 if quick else 3), out / "bench.csv")
-        X = np.asarray(problem(source, k, 0).X)
-        once = median(in_turn({"": partial(matmul, X.T, X)}, 3)[""]) / len(X)
+        X, watch = np.asarray(problem(source, k, 0).X), Stopwatch()
+        with watch:
+            matmul(X.T, X)
         yield from comparison(found)
-        yield from beside(found, once)
+        yield from beside(found, watch.seconds / len(X))
         rows += found
     write_rows(out / "bench.csv", rows)
     if absent:
