@@ -24,7 +24,7 @@ from online_psp.engine.types import Floats
 from online_psp.suite.baselines import BASELINES
 from online_psp.suite.data import GENERATED
 from online_psp.suite.measure import digest
-from online_psp.suite.rows import DONE, Row, installed_bytes
+from online_psp.suite.rows import DONE, FAILED, Row, installed_bytes
 
 WAYS = ("published", "fit_next", "fit_block")
 FLOORS: Mapping[str, str] = MappingProxyType({"fit_next": "floor of a row", "fit_block": "floor of a block"})
@@ -70,6 +70,20 @@ class Timing:
     def title(self) -> str:
         """What is running, for people."""
         return f"{self.study} D={self.D} K={self.K} {self.algorithm.upper()} {self.way}"
+
+    again, alone, rows_of = False, True, None
+
+    def shared(self, apart: bool) -> object:
+        """What it has in common with the timings that run in the same process."""
+        return self.D, self.K
+
+    def measured(self, given: object, data_home: object) -> list[Row]:
+        """Its rows."""
+        return time_steady(self)
+
+    def failure(self, reason: str) -> list[Row]:
+        """The rows of a timing whose process was killed."""
+        return [self.row(0, FAILED, float("nan"), reason), self.row(0, DONE, 0.0)]
 
     def row(self, run: int, metric: str, value: float, note: str = "", samples: int = 0) -> Row:
         """A row of this timing; its t is the number of the run, its N the samples of it."""
