@@ -53,7 +53,10 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
         ]
         yield from across(measured(mine, out / f"{study}.csv"))
     yield beside_directions(sets)
-    pictures.save(digits(), out / "missing.png")
+    with pictures.style():
+        figure = pictures.new_figure(9, 3.8)
+        digits(figure)
+    pictures.save(figure, out / "missing.png")
 
 
 @dataclass
@@ -109,8 +112,11 @@ def _rms(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def digits() -> Any:
-    """Ten digits that the model has not seen: with half of their pixels missing, filled, filled with the mean, and whole."""
+def digits(figure: Any, shown: int = 10) -> float:
+    """Draw digits that the model has not seen: with half of their pixels missing, filled, filled with the mean, and whole.
+
+    Returns the root mean square error of filled pixels, as a share of that of the mean.
+    """
     from matplotlib import colormaps
     from sklearn.datasets import load_digits
 
@@ -119,20 +125,13 @@ def digits() -> Any:
     model = OnlinePCA(20, missing="impute")
     for start in range(0, 1500, 100):  # a stream in which half of every picture is missing
         model.partial_fit(H[start : start + 100])
-    at = [1500 + int(np.argmax(labels[1500:] == digit)) for digit in range(10)]
-    lines = {
-        "half missing": H[at],
-        "filled": model.impute(H[at]),
-        "with the mean": np.where(np.isnan(H[at]), model.mean_, H[at]),
-        "the picture": X[at],
-    }
-    with pictures.style():
-        figure = pictures.new_figure(9, 3.8)
-        shades = colormaps["gray"].copy()
-        shades.set_bad("#D55E00")
-        for panels, (name, images_of) in zip(figure.subplots(4, 10), lines.items(), strict=True):
-            for panel, image in zip(panels, images_of, strict=True):
-                panel.imshow(np.ma.masked_invalid(image.reshape(8, 8)), cmap=shades, vmin=0, vmax=16)
-                panel.set(xticks=[], yticks=[])
-            panels[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    return figure
+    at = [1500 + int(np.argmax(labels[1500:] == digit)) for digit in range(shown)]
+    filled, mean = model.impute(H), np.where(np.isnan(H), model.mean_, H)
+    lines = {"half missing": H[at], "filled": filled[at], "with the mean": mean[at], "the picture": X[at]}
+    shades = colormaps["gray"].with_extremes(bad="#D55E00")
+    for panels, (name, some) in zip(figure.subplots(4, shown), lines.items(), strict=True):
+        for panel, image in zip(panels, some, strict=True):
+            panel.imshow(np.ma.masked_invalid(image.reshape(8, 8)), cmap=shades, vmin=0, vmax=16)
+            panel.set(xticks=[], yticks=[])
+        panels[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    return _rms((filled - X)[1500:]) / _rms((mean - X)[1500:])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from online_psp.engine.types import Array, Floats
-from online_psp.monitoring import Monitor
+from online_psp.monitoring import Alarm, Monitor
 from online_psp.pca import OnlinePCA
 from online_psp.suite import pictures
 from online_psp.suite.data import TRACKS, find
@@ -51,7 +51,10 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
     for track, name in zip(TRACKS["drift"], ("rotation", "switch"), strict=True):
         shown = [row for row in select(rows, track=track.name) if row.label in {method.label for method in _MEMORIES}]
         pictures.save(pictures.evaluation(shown), out / f"tracking_{name}.png")
-    pictures.save(_alarm(), out / "tracking_alarm.png")
+    with pictures.style():
+        figure = pictures.new_figure(7, 4.4)
+        alarm(figure)
+    pictures.save(figure, out / "tracking_alarm.png")
 
 
 @dataclass
@@ -107,8 +110,8 @@ def axes() -> Table:
     return Table(title, ("axes", "median", "largest"), tuple(lines))
 
 
-def _alarm() -> Any:
-    """Scores, limits and alarms: single outliers, a shifted mean, a new basis."""
+def alarm(figure: Any) -> list[Alarm]:
+    """Draw scores, limits and alarms of a stream: gross rows at 600 and 900, another mean from 1,500 on, another basis from 2,500 on."""
     rng, deviations = np.random.default_rng(2), np.array([6.0, 5.0, 4.0, 3.5, 3.0])
     old, new = basis(rng, 80, 5), basis(rng, 80, 5)
     scores, X = rng.standard_normal((3500, 5)) * deviations, rng.standard_normal((3500, 80))
@@ -118,18 +121,16 @@ def _alarm() -> Any:
     X[[600, 900]] += 2.5 * rng.standard_normal((2, 80))
     monitor = Monitor(OnlinePCA(5), on_drift="reset")
     found = monitor.update(X)
-    with pictures.style():
-        figure = pictures.new_figure(7, 4.4)
-        top, bottom = figure.subplots(2, sharex=True)
-        for axes, score, limit, name in ((top, found.spe, found.spe_limit, "SPE"), (bottom, found.t2, found.t2_limit, "T²")):
-            axes.semilogy(score, ".", markersize=1.5, color="0.6")
-            axes.semilogy(np.flatnonzero(found.outlier), score[found.outlier], ".", markersize=3, color="C1", label="outlier")
-            axes.semilogy(limit, color="C0", linewidth=1, label="limit at 1 %")
-            for each in monitor.alarms:
-                axes.axvline(each.row, color="C3", linewidth=1)
-            axes.set(ylabel=name, xlim=(0, len(X)))
+    top, bottom = figure.subplots(2, sharex=True)
+    for axes, score, limit, name in ((top, found.spe, found.spe_limit, "SPE"), (bottom, found.t2, found.t2_limit, "T²")):
+        axes.semilogy(score, ".", markersize=1.5, color="0.6")
+        axes.semilogy(np.flatnonzero(found.outlier), score[found.outlier], ".", markersize=3, color="C1", label="outlier")
+        axes.semilogy(limit, color="C0", linewidth=1, label="limit at 1 %")
         for each in monitor.alarms:
-            top.text(each.row, 1.02, each.kind, color="C3", ha="center", transform=top.get_xaxis_transform())
-        bottom.set_xlabel("row")
-        top.legend(frameon=False, loc="upper left", ncols=2)
-    return figure
+            axes.axvline(each.row, color="C3", linewidth=1)
+        axes.set(ylabel=name, xlim=(0, len(X)))
+    for each in monitor.alarms:
+        top.text(each.row, 1.02, each.kind, color="C3", ha="center", transform=top.get_xaxis_transform())
+    bottom.set_xlabel("row")
+    top.legend(frameon=False, loc="upper left", ncols=2)
+    return list(monitor.alarms)
