@@ -36,6 +36,7 @@ from scipy.linalg import eigh, qr
 from online_psp.engine.blas import matmul
 from online_psp.engine.eigen import largest
 from online_psp.engine.types import Floats
+from online_psp.pca.directions import reach
 
 Mask = NDArray[np.bool_]
 
@@ -314,7 +315,7 @@ def fill(
     return Filled(np.concatenate([filled, spread]), np.append(weights, np.ones(len(spread))), apart, trust)
 
 
-def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -> tuple[Floats, Floats, Filled]:
+def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, shown: int) -> tuple[Floats, Floats, Filled]:
     """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
     D, total, nothing = rows.shape[1], float(weights.sum()), no_trust(rows.shape[1])
     dense, share = D <= _DENSE * rank, np.maximum(weights @ observed / total, _TINY)
@@ -327,32 +328,33 @@ def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -
         products = matmul(rows.T * weights, rows)
         directions, variances = _leading(np.where(both > 0, products / np.where(both > 0, both, 1.0), 0.0) * total, rank)
     else:
-        directions, variances = leading_of_filled(made, rank)
+        directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     for _ in range(_SWEEPS):
         made = fill(directions, variances / total, variance, nothing, rows, observed, weights, least)
-        directions, variances = leading_of_filled(made, rank)
+        directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     return directions, variances, made
 
 
-def leading_of_filled(made: Filled, rank: int, directions: Floats | None = None, variances: Floats | None = None) -> tuple[Floats, Floats]:
-    """Leading directions, (k, D), and variances, (k,), of completed rows, with those of a model, if given; k at most `rank`.
+def leading_of_filled(made: Filled, rank: int, shown: int, directions: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """Leading directions, (k, D), and variances, (k,), of completed rows with those of a model; k at most `rank`.
 
-    The matrix has negative eigenvalues too, from what is subtracted on its diagonal. So directions are found within the span of the model,
-    of the leading right singular vectors of the rows, and of the image of both.
+    The matrix has negative eigenvalues too, from what is subtracted on its diagonal. So directions are found within the image of the model
+    and of what rows have outside of it; or, where that may overlook a direction, of the leading right singular vectors of all.
     """
     D = made.rows.shape[1]
     rows = made.rows * np.sqrt(made.weights)[:, np.newaxis]
-    B = np.zeros((0, D)) if directions is None else directions
-    d = np.zeros(0) if variances is None else variances
-    stacked = np.concatenate([np.sqrt(d)[:, np.newaxis] * B, rows])
+    stacked = np.concatenate([np.sqrt(variances)[:, np.newaxis] * directions, rows])
     if D <= _DENSE * rank:
         return _leading(matmul(stacked.T, stacked) - np.diag(made.apart), rank)
-    m = len(stacked)
-    values, vectors = largest(matmul(stacked, stacked.T), min(rank + _MORE, m))
-    span = qr(matmul(stacked.T, vectors[:, values > _ROUNDING * values[-1]]), mode="economic")[0]
-    span = qr(np.hstack([span, _image(stacked, made.apart, span)]), mode="economic")[0]
-    found, variances = _leading(matmul(span.T, _image(stacked, made.apart, span)), rank)
-    return matmul(found, span.T), variances
+    near = reach(directions, variances, rows, np.einsum("ij,ij->i", rows, rows), rank, shown)
+    if near is None:
+        values, vectors = largest(matmul(stacked, stacked.T), min(rank + _MORE, len(stacked)))
+        span = matmul(vectors[:, values > _ROUNDING * values[-1]].T, stacked)
+    else:
+        span = np.concatenate([directions, near[0]])
+    basis = qr(_image(stacked, made.apart, span.T), mode="economic")[0]
+    found, variances = _leading(matmul(basis.T, _image(stacked, made.apart, basis)), rank)
+    return matmul(found, basis.T), variances
 
 
 def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
