@@ -27,6 +27,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -43,11 +44,13 @@ Mask = NDArray[np.bool_]
 # Constants, chosen on other data than the tests'.
 _PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
 _PRECISE = 1e-6  # relative error of coordinates
+_FEW_LACKING = 0.03  # share of missing values up to which products with these alone are faster
 _MOST_STEPS = 40  # of conjugate gradients; rows that need more are solved one by one
 _FADE = 0.5  # share of what is known of a feature's predictions that is left after a block in which it is always observed
 _SWEEPS = 3  # fillings of the first rows
 _SAMPLED = 16  # rows whose posterior covariances are averaged
 _PART = 8  # a block is divided where features cease to be observed, unless a part would be less than one over this
+_SHORT = 64  # rows up to which a block is not divided: features may seem to cease by chance
 _NOISES = 33  # multiples of the noise that are tried
 _LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding
 _DENSE = 6  # features, in multiples of the directions kept, up to which matrices of all features are formed
@@ -190,23 +193,41 @@ def _patterns(observed: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def _gradients(F: Floats, inner: Floats, observed: Mask) -> tuple[Floats, NDArray[np.intp]]:
     """z of ``(I + F_Ω F_Ωᵀ) z = inner``, (n, k), and the rows that have not converged."""
-    mask, share = observed.astype(np.float64), observed.mean(axis=1)
-    scale = 1.0 / (1.0 + share[:, np.newaxis] * np.einsum("kj,kj->k", F, F))
+    lengths, share, lacking = np.einsum("kj,kj->k", F, F), observed.mean(axis=1), _lacking(F, observed)
+    scale = 1.0 / (1.0 + share[:, np.newaxis] * lengths)
     z = scale * inner
-    rest = inner - z - matmul(matmul(z, F) * mask, F.T)
+    rest = inner - (1.0 + lengths) * z + lacking(z)
     step = scale * rest
     energy = np.einsum("ij,ij->i", rest, step)
     enough = _PRECISE**2 * np.einsum("ij,ij->i", inner, scale * inner)
     for _ in range(_MOST_STEPS):
         if not (energy > enough).any():
             break
-        image = step + matmul(matmul(step, F) * mask, F.T)
+        image = (1.0 + lengths) * step - lacking(step)
         length = (energy / np.maximum(np.einsum("ij,ij->i", step, image), _TINY))[:, np.newaxis]
         z += length * step
         rest -= length * image
         before, energy = energy, np.einsum("ij,ij->i", rest, scale * rest)
         step = scale * rest + (energy / np.maximum(before, _TINY))[:, np.newaxis] * step
     return z, np.flatnonzero(energy > enough)
+
+
+def _lacking(F: Floats, observed: Mask) -> Callable[[Floats], Floats]:
+    """The function of v, (n, k), that gives ``F_m F_mᵀ v`` for the values m that each row lacks."""
+    at, columns = np.nonzero(~observed)
+    if len(at) > _FEW_LACKING * observed.size:
+        lacks = (~observed).astype(np.float64)
+        return lambda v: matmul(matmul(v, F) * lacks, F.T)
+    part = F.T[columns]
+    rows, first = np.unique(at, return_index=True)
+
+    def product(v: Floats) -> Floats:
+        found = np.zeros_like(v)
+        if len(rows):
+            found[rows] = np.add.reduceat(part * np.einsum("pk,pk->p", part, v[at])[:, np.newaxis], first)
+        return found
+
+    return product
 
 
 def _systems(F: Floats, inner: Floats, patterns: Mask, which: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats, Floats]:
@@ -370,7 +391,7 @@ def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
 def _change(observed: Mask) -> int:
     """The row at which features begin or cease to be observed for the rest of a block, as when sensors go off; 0 if none do."""
     n = len(observed)
-    if n < _PART or observed.all():
+    if n <= _SHORT or observed.all():
         return 0
     changes = observed[1:] != observed[:-1]
     at, counts = np.unique(np.argmax(changes[:, changes.sum(axis=0) == 1], axis=0) + 1, return_counts=True)
