@@ -82,12 +82,20 @@ class Trust(NamedTuple):
     """Of values and their predictions."""
     squares: Annotated[Floats, "D"]
     """Of the predictions."""
+    values: Annotated[Floats, "D"]
+    """Squares of the values."""
 
     @property
     def slopes(self) -> Floats:
         """Factors for predictions, (D,), from 0 to 1."""
         some = self.squares > 0
         return np.where(some, np.clip(self.products / np.where(some, self.squares, 1.0), 0.0, 1.0), 1.0)
+
+    @property
+    def explained(self) -> Floats:
+        """Share of the variance of each feature that predictions explain, (D,); 1 where nothing is known."""
+        size = self.squares * self.values
+        return np.where(size > 0, np.maximum(self.products, 0.0) ** 2 / np.where(size > 0, size, 1.0), 1.0)
 
 
 class Solved(NamedTuple):
@@ -115,7 +123,7 @@ class Filled(NamedTuple):
 
 def no_trust(D: int) -> Trust:
     """Nothing is known of predictions yet."""
-    return Trust(np.zeros(D), np.zeros(D))
+    return Trust(np.zeros(D), np.zeros(D), np.zeros(D))
 
 
 def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
@@ -325,10 +333,11 @@ def fill(
     left_out = np.where(observed, (rows - expected) / (1.0 - leverage), 0.0)  # x − o
     predicted = np.where(observed, rows - left_out, 0.0)
     fade = _FADE**share
-    trust = Trust(fade * trust.products + weights @ (rows * predicted), fade * trust.squares + weights @ (predicted * predicted))
+    sums = weights @ (rows * predicted), weights @ (predicted * predicted), weights @ (rows * rows)
+    trust = Trust(*(fade * before + added for before, added in zip(trust, sums, strict=True)))
     slopes = np.where(some, trust.slopes, 1.0)
     divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
-    squares = np.where(some, (1.0 + divided) * (weights @ rows**2), total * variance)
+    squares = np.where(some, (1.0 + divided) * sums[2], total * variance)
     divided = np.minimum(divided, max(1.0 / max(least * float(np.median(share)), _TINY) - 1.0, 0.0))
     filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
     spread = _spread(model, total * solved.posterior, ~some)
