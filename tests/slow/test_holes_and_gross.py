@@ -141,11 +141,12 @@ def learned(X: Floats, options: tuple[str, ...], **more: Any) -> tuple[OnlinePCA
     n = len(X)
     given = np.random.default_rng(5).integers(1, 4, n).astype(float) if "weights" in options else np.ones(n)
     ages = (n - 1.0 - np.arange(n)) / (n // 4)
-    fading = {"half_life": f"{n // 4}s"} if "half_life" in options else {}
+    fading: dict[str, Any] = {"half_life": f"{n // 4}s"} if "half_life" in options else {}
     model = OnlinePCA(8, standardize="standardize" in options, **fading, **more)
 
     def of(rows: Any) -> OnlinePCA:
-        return clone(model).fit(X[rows], sample_weight=given[rows], times=np.arange(n)[rows] if fading else None)
+        one: OnlinePCA = clone(model)
+        return one.fit(X[rows], sample_weight=given[rows], times=np.arange(n)[rows] if fading else None)
 
     found = of(slice(0, None, 2)).merge(of(slice(1, None, 2))) if "merge" in options else of(slice(None))
     return found, given * 0.5**ages if fading else given

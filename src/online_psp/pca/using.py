@@ -68,7 +68,7 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
             return X
         found = rows.dense(rows_dtype(rows))
         if view.trust is not None:
-            unpredicted = unpredicted_notice(view.trust.explained, np.isnan(found).any(axis=0))
+            unpredicted = unpredicted_notice(view.trust.explained, np.asarray(np.isnan(found).any(axis=0)))
             self._said.give("unpredicted", unpredicted, UserWarning, 3)
         return put_back(X, found, filled(view, found))
 
