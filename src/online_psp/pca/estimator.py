@@ -28,7 +28,7 @@ from online_psp.pca.axes import check_reference
 from online_psp.pca.buffer import Buffer, block_of
 from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
 from online_psp.pca.forgetting import check_times, decays_of
-from online_psp.pca.learn import learn, unit_of
+from online_psp.pca.learn import unit_of
 from online_psp.pca.merge import merge
 from online_psp.pca.model import Model, empty_model
 from online_psp.pca.next import Next
@@ -37,6 +37,7 @@ from online_psp.pca.settings import Settings, check_settings
 from online_psp.pca.units import unit_for
 from online_psp.pca.using import Usable
 from online_psp.pca.view import View, view_of
+from online_psp.pca.window import learn, rows_left, whole
 
 
 class State(NamedTuple):
@@ -89,6 +90,10 @@ class OnlinePCA(Usable):
         for the same: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
         ``com = 1/f − 1``, ``span = 2/f − 1``; R's onlinePCA calls it f; river's fading factor is ``1 − f``; proSVD's decay after a block of
         b rows is ``(1 − f)^(b/2)``, because it decays singular values.
+    window : int, optional
+        Number of rows that count, the newest ones, in place of `half_life`: rows before them are forgotten altogether. The weights of the
+        window sum to this number. Its edge is sharp each time another sixteenth of it has come; in between, the oldest rows, up to a
+        sixteenth more, share what is left. The model takes 18 times the memory.
     axes : {"principal", "stable"}
         Stable axes span the same subspace, turned to be as near as possible to those shown before, so that coordinates of a point move
         smoothly even when variances cross. Coordinates along them are correlated: see `scores_covariance_`.
@@ -168,6 +173,7 @@ class OnlinePCA(Usable):
         standardize: bool = False,
         whiten: bool | str = False,
         half_life: Any = None,
+        window: int | None = None,
         axes: str = "principal",
         reference: ArrayLike | None = None,
         missing: str = "error",
@@ -185,6 +191,7 @@ class OnlinePCA(Usable):
         self.standardize = standardize
         self.whiten = whiten
         self.half_life: Any = half_life
+        self.window: Any = window
         self.axes = axes
         self.reference = reference
         self.missing = missing
@@ -363,7 +370,7 @@ class OnlinePCA(Usable):
         """What `fit_next` needs for the next sample: the axes, as of the last block, or as of some of the first rows."""
         settings, model, buffer, _ = self._state
         with suited_threads(settings.rank * settings.D):
-            seen = model
+            seen = whole(model, settings)
             if not model.seen:
                 rows = _reading(buffer.n)[0]
                 seen = learn(model, block_of(buffer.rows(rows), buffer.weights[:rows], buffer.decays[:rows]), settings)
@@ -476,10 +483,8 @@ class OnlinePCA(Usable):
     def _now(self) -> Model:
         """The model with the rows of the open block."""
         settings, model, buffer, _ = self._fitted()
-        if not buffer.n:
-            return model
         with suited_threads(settings.rank * settings.D):
-            return learn(model, buffer.block(), settings)
+            return whole(learn(model, buffer.block(), settings) if buffer.n else model, settings)
 
     def _view(self) -> View:
         """What the model shows, cached until more is learned."""
@@ -551,9 +556,8 @@ _NOT_KEPT = ("_own_lock", "_onlooker", "_next", "_told", "_parameters_seen")
 def empty_buffer(settings: Settings, model: Model) -> Buffer:
     """The buffer of the next block."""
     kept = settings.rank if settings.share is None else len(model.variances)
-    return Buffer(
-        settings.block_rows(kept, not model.seen), settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0])
-    )
+    room = settings.block_rows(kept, not model.seen, rows_left(model, settings))
+    return Buffer(room, settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0]))
 
 
 def _reading(n: int) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def learn(model: Model, block: Block, settings: Settings) -> Model:
     after = _learn_partly(model, block, X, observed, settings) if partly else _learn_whole(model, block, X, settings)
     if judged is not None:
         after = after._replace(robust=noted(model, after, judged, block.keep, settings))
-    return _with_axes(with_signals(after, settings) if after.few else after, settings)
+    return with_axes(with_signals(after, settings) if after.few else after, settings)
 
 
 def _has_holes(model: Model, rows: SparseRows | ArrayRows, settings: Settings) -> bool:
@@ -143,7 +143,7 @@ def _learn_compressed(model: Model, block: Block, rows: SparseRows | ArrayRows, 
     check_learned(A, C, variances)
     moved = into.expanded(basis, A, C)
     after = after._replace(basis=None, turned=moved) if isinstance(moved, Turned) else after._replace(basis=moved, turned=None)
-    return _with_axes(_cut(after._replace(variances=variances), settings), settings)
+    return with_axes(_cut(after._replace(variances=variances), settings), settings)
 
 
 def _with_scale(after: Model, settings: Settings, most: float = _RESCALE) -> Model:
@@ -205,7 +205,7 @@ def _cut(after: Model, settings: Settings) -> Model:
     return after._replace(basis=basis, turned=turned, variances=after.variances[:wanted])
 
 
-def _with_axes(after: Model, settings: Settings) -> Model:
+def with_axes(after: Model, settings: Settings) -> Model:
     """The model with its stable axes carried along, where these are asked for."""
     if settings.axes == "principal":
         return after
