@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ from online_psp.engine.types import Array
 from online_psp.pca.axes import check_reference
 from online_psp.pca.buffer import Buffer, block_of
 from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
+from online_psp.pca.features import check_names, wider_rows, with_features
 from online_psp.pca.forgetting import check_times, decays_of
 from online_psp.pca.learn import unit_of
 from online_psp.pca.merge import merge
@@ -386,6 +387,46 @@ class OnlinePCA(Usable):
         due = due if self._onlooker is None else min(due, buffer.n + _TOLD_EVERY)
         timed = settings.half_life is not None and settings.half_life.in_time
         return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit, view)
+
+    @worded
+    def add_features(self, names: Sequence[str] | int) -> Self:
+        """Continue with more features, which come after those so far: new words of a vocabulary, new sensors.
+
+        Rows so far have been zero in them; or, with ``missing="impute"``, these values are missing. Components are longer from now on, and
+        all later rows have the new features.
+
+        Parameters
+        ----------
+        names : list of str, or int
+            Names of the new features, if the others have names; else their number.
+        """
+        check_is_fitted(self)
+        with self._lock:
+            settings, model, buffer, last = self._checked_state()
+            known = getattr(self, "feature_names_in_", None)
+            count = check_names(names, known)
+            if not count:
+                return self
+            wanted: Any = settings.share
+            if wanted is None and self.n_components is not None:
+                wanted = settings.shown
+            if settings.missing == "impute" and buffer.n:  # a block with but a few values of a feature would tell little of it
+                model = learn(model, buffer.block(), settings)
+                buffer = empty_buffer(settings, model)
+            settings = settings.begun(wanted, settings.D + count, settings.working)
+            model, rows = with_features(model, count, settings), wider_rows(buffer, count, settings)
+            state = State(settings, model, empty_buffer(settings, model), last)
+            block = rows, buffer.weights[: buffer.n], buffer.decays[: buffer.n]
+            if buffer.n >= state.buffer.room:
+                model = learn(model, block_of(*block), settings)
+                state = State(settings, model, empty_buffer(settings, model), last)
+            elif buffer.n:
+                state.buffer.add(*block)
+            self._state, self._next, self._told = state, None, state.buffer.n
+            self.n_features_in_ = settings.D
+            if known is not None:
+                self.feature_names_in_ = np.append(known, np.asarray(names, dtype=object))
+        return self
 
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.

@@ -67,7 +67,7 @@ def _learn_whole(model: Model, block: Block, X: Array, settings: Settings) -> Mo
         wanted = min(settings.shown, after.seen - 1)
         return after._replace(covariance=few.with_rows(model.covariance, added.rows, added.keep, wanted))
     Z, squares = added.rows, added.squares
-    after = _with_scale(after, settings)
+    after = with_scale(after, settings)
     if after.scale is not None:
         Z = Z / after.scale.astype(Z.dtype)
         squares = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
@@ -80,7 +80,7 @@ def _learn_whole(model: Model, block: Block, X: Array, settings: Settings) -> Mo
 def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings: Settings) -> Model:
     """As `learn`, for rows with missing values, or after some."""
     after, added = partly_centred(model, block, X, observed, settings.center)
-    after = _with_scale(after, settings, 0.0)  # filling compares features, and wants them in present units
+    after = with_scale(after, settings, 0.0)  # filling compares features, and wants them in present units
     scale = deviations(after) if settings.standardize else np.ones(settings.D)
     shares, keep = block.left / after.weight, block.keep * model.weight / after.weight
     rows, variance = added.rows / scale, after.variance / scale**2
@@ -124,7 +124,7 @@ def _learn_compressed(model: Model, block: Block, rows: SparseRows | ArrayRows, 
         after, into = sparse_moments(model, block, rows, settings.center)
     else:
         after, into = array_moments(model, block, rows, settings.center)
-    after, keep = _with_scale(after, settings), block.keep * model.weight / after.weight
+    after, keep = with_scale(after, settings), block.keep * model.weight / after.weight
     if after.scale is not None:
         into = into.scaled(after.scale)
     basis: Any
@@ -146,7 +146,7 @@ def _learn_compressed(model: Model, block: Block, rows: SparseRows | ArrayRows, 
     return with_axes(_cut(after._replace(variances=variances), settings), settings)
 
 
-def _with_scale(after: Model, settings: Settings, most: float = _RESCALE) -> Model:
+def with_scale(after: Model, settings: Settings, most: float = _RESCALE) -> Model:
     """The model after a block, with the numbers that its features are divided by: as before, unless a deviation has moved too far."""
     if not settings.standardize:
         return after
