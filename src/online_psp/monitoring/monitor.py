@@ -221,6 +221,8 @@ class Monitor:
             None if self.model.dtype is None else np.dtype(self.model.dtype).name,
             reset=not begun,
         )
+        if self._judge.seen is not None and len(self._judge.seen.mean) != rows.D:
+            raise ValueError("The model has more features than the monitor has charts for: begin a new Monitor after add_features.")
         self._check_values(rows)
         return rows
 

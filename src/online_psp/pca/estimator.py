@@ -410,7 +410,7 @@ class OnlinePCA(Usable):
             wanted: Any = settings.share
             if wanted is None and self.n_components is not None:
                 wanted = settings.shown
-            if settings.missing == "impute" and buffer.n:  # a block with but a few values of a feature would tell little of it
+            if (settings.missing == "impute" or settings.robust) and buffer.n:  # a block of both kinds of rows would be hard to judge
                 model = learn(model, buffer.block(), settings)
                 buffer = empty_buffer(settings, model)
             settings = settings.begun(wanted, settings.D + count, settings.working)
@@ -512,7 +512,7 @@ class OnlinePCA(Usable):
 
     def _say_gross(self, model: Model) -> None:
         """Warn if gross rows have lost more weight than may pass without a word; again if it has been less meanwhile."""
-        if model.robust is not None:
+        if model.robust is not None and model.window is None:  # a piece of a window is no judge
             self._said.give_while("gross", gross_notice(model.robust.losses.gross_share(model.weight)))
 
     def _fitted(self) -> State:
@@ -535,6 +535,8 @@ class OnlinePCA(Usable):
                 with suited_threads(settings.rank * settings.D):
                     now = self._now()
                     view = view_of(now, settings, settings.few or not model.seen)
+                if model.window is not None:
+                    self._say_gross(now)
                 buffer.read = buffer.n, view
                 self._said.on_reading(now, view, settings)
             return buffer.read[1]  # type: ignore[no-any-return]

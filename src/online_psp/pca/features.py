@@ -25,7 +25,7 @@ def check_names(names: Sequence[str] | int, known: Any) -> int:
         if names < 1:
             raise ValueError(f"The number of new features must be at least 1; got {names}.")
         return int(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if isinstance(names, str) or not np.iterable(names) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"New features are a list of names, or their number; got {names!r}.")
     if known is None:
         raise ValueError(f"The features so far have no names: give the number of new ones, {len(names)}.")
@@ -40,7 +40,7 @@ def check_names(names: Sequence[str] | int, known: Any) -> int:
 def with_features(model: Model, count: int, settings: Settings) -> Model:
     """The model with so many features more, as settings for all of them say."""
     D = len(model.mean)
-    after = _padded(model._replace(window=None), Model, count)
+    after = _padded(model._replace(window=None, robust=None), Model, count)  # what is far out has to be found anew
     if model.scale is not None:  # a feature that has not varied is divided by 1
         after = after._replace(scale=np.append(model.scale, np.ones(count)))
     if settings.missing == "impute" and model.seen:  # nobody has seen them
