@@ -223,7 +223,8 @@ def test_bad_parameters_are_named_before_anything_is_learned(name: str, value: A
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("center", False), ("oversample", 3), ("half_life", 10.0), ("window", 9), ("dtype", "float32"), ("missing", "impute")]
+    ("name", "value"),
+    [("center", False), ("oversample", 3), ("half_life", 10.0), ("window", 9), ("dtype", "float32"), ("missing", "impute")],
 )
 def test_what_learning_depends_on_is_fixed_at_the_first_row(name: str, value: Any) -> None:
     X = wide(400)

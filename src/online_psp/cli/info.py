@@ -92,7 +92,8 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
         if runs := facts["not_told_apart"]:
             told = ", ".join(f"{first} and {last}" if last == first + 1 else f"{first} to {last}" for first, last in runs[:_RUNS])
             more = ", …" if len(runs) > _RUNS else ""
-            table.add_row("not told apart", f"components {told}{more} by {facts['effective_rows']:,.0f} rows: their axes may be any of their span")
+            rows = f"{facts['effective_rows']:,.0f} rows: their axes may be any of their span"
+            table.add_row("not told apart", f"components {told}{more} by {rows}")
     if "feature_names" in facts:
         shown = ", ".join(facts["feature_names"][:_NAMES]) + (", …" if len(facts["feature_names"]) > _NAMES else "")
         table.add_row("columns", plain(shown))

@@ -52,11 +52,8 @@ def _field(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: A
         return tuple(_field(each, str(i), inside, {"D": sizes["D"]}, dtype) for i in range(len(inside.values)))
     if hasattr(hint, "_fields"):
         return unflatten(hint, fields.under(name), sizes, dtype)
-    if hint is int:
-        return fields.count(name)
-    if hint is float:
-        return fields.number(name)
-    return fields.value(name, hint)
+    numbers: dict[Any, Any] = {int: fields.count, float: fields.number}
+    return numbers[hint](name) if hint in numbers else fields.value(name, hint)
 
 
 def _array(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Array:

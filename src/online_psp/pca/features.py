@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -19,7 +18,7 @@ from online_psp.pca.settings import Settings
 
 def check_names(names: Sequence[str] | int, known: Any) -> int:
     """The number of new features, given by number or by name; raises an error if names are not new, or do not go with those `known`."""
-    if isinstance(names, numbers.Integral) and not isinstance(names, bool):
+    if isinstance(names, int | np.integer) and not isinstance(names, bool):
         if known is not None:
             raise ValueError(f"The features have names, {known[0]!r} the first: give those of the new ones.")
         if names < 1:
@@ -40,23 +39,21 @@ def check_names(names: Sequence[str] | int, known: Any) -> int:
 def with_features(model: Model, count: int, settings: Settings) -> Model:
     """The model with so many features more, as settings for all of them say."""
     D = len(model.mean)
-    after = _padded(model._replace(window=None, robust=None), Model, count)  # what is far out has to be found anew
+    after: Model = _padded(model._replace(window=None, robust=None), Model, count)  # what is far out has to be found anew
     if model.scale is not None:  # a feature that has not varied is divided by 1
         after = after._replace(scale=np.append(model.scale, np.ones(count)))
     if settings.missing == "impute" and model.seen:  # nobody has seen them
         known = np.full(D, model.weight) if model.known is None else model.known
         groups = np.zeros(D) if model.groups is None else model.groups
-        after = after._replace(
-            known=np.append(known, np.zeros(count)), groups=np.append(groups, np.arange(D, D + count, dtype=np.float64))
-        )
+        after = after._replace(known=np.append(known, np.zeros(count)), groups=np.append(groups, np.arange(D, D + count, dtype=np.float64)))
     if model.few and not settings.few:
         basis, variances = principal(after, settings, settings.rank)
         after = with_scale(after._replace(covariance=None, basis=basis, variances=variances), settings)
     window = model.window
     if window is None:
         return after
-    old, new, total = (tuple(with_features(piece, count, settings) for piece in pieces) for pieces in (window.old, window.new, window.total))
-    return after._replace(window=window._replace(old=old, new=new, total=total))
+    wider: dict[str, Any] = {name: tuple(with_features(piece, count, settings) for piece in getattr(window, name)) for name in ("old", "new", "total")}
+    return after._replace(window=window._replace(**wider))
 
 
 def _padded(state: Any, kind: Any, count: int) -> Any:
@@ -64,9 +61,9 @@ def _padded(state: Any, kind: Any, count: int) -> Any:
     changed = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         value = getattr(state, name)
-        hint = next((each for each in get_args(hint) if each is not type(None)), hint) if get_origin(hint) is not Annotated else hint
         if isinstance(value, np.ndarray):
-            wider = [(0, count if letter == "D" else 0) for letter in get_args(hint)[1:]]
+            array = next(each for each in (hint, *get_args(hint)) if get_origin(each) is Annotated)
+            wider = [(0, count if letter == "D" else 0) for letter in get_args(array)[1:]]
             padded = np.pad(value, wider)
             changed[name] = np.asfortranarray(padded) if value.flags.f_contiguous and value.ndim > 1 else padded
         elif hasattr(value, "_fields"):

@@ -6,8 +6,8 @@ hold n rows. Each time a piece is full, the window is exactly the last n rows; i
 have the weight of the oldest piece.
 
 Few merges suffice, and no piece is kept twice. The pieces are two queues. Of the older ones there are sums only: of all, of all but the
-oldest, and so on. With S that of all, S′ that without the oldest and f what is left of it, the window has ``f S + (1 − f) S′``. Of the newer
-ones there are the pieces and their sum. When the older ones have gone, sums of the newer ones take their place.
+oldest, and so on. With S that of all, S′ that without the oldest and f what is left of it, the window has ``f S + (1 − f) S′``. Of the
+newer ones there are the pieces and their sum. When the older ones have gone, sums of the newer ones take their place.
 """
 
 from __future__ import annotations
@@ -79,10 +79,9 @@ def _begun(model: Model, before: Window, settings: Settings) -> Model:
         return start
     now = whole(start, settings)
     if carried:
-        start = weighing(now, _ALMOST_NOTHING)._replace(seen=model.seen)
-        if now.robust is not None and start.robust is not None:  # the limit remembers a piece
-            guard = weighing(now, 1.0 / PIECES).robust.guard
-            start = start._replace(robust=start.robust._replace(guard=guard))
+        start, piece = (weighing(now, left)._replace(seen=model.seen) for left in (_ALMOST_NOTHING, 1.0 / PIECES))
+        if start.robust is not None and piece.robust is not None:
+            start = start._replace(robust=start.robust._replace(guard=piece.robust.guard))  # the limit remembers as much as a piece
     return start._replace(window=window._replace(signals=now.signals), axes=plain.with_axes(now, settings).axes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def turned(n: int, D: int, K: int, seed: int, noise: float = 0.1) -> Array:
 
 
 def directions(X: Floats, K: int) -> Floats:
-    return np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:K].T
+    return np.asarray(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:K].T)
 
 
 @pytest.mark.parametrize("D", [9, 400])
@@ -102,7 +103,7 @@ def test_stable_axes_turn_with_the_window() -> None:
     model, axes = OnlinePCA(2, window=160, axes="stable"), []
     for part in np.array_split(X, 60):
         axes.append(model.partial_fit(part).components_)
-    steps = [np.abs(one - two).max() for one, two in zip(axes[8:-1], axes[9:], strict=True)]
+    steps = [np.abs(one - two).max() for one, two in itertools.pairwise(axes[8:])]
     assert max(steps) < 0.1
 
 

@@ -133,7 +133,7 @@ function show_trends() {
   }
   const numbers = m.variances.map((_, i) => i + 1)
   charts.scree.show({x: {kind: "count", label: "component"}, y: {label: "variance", kind: "log"},
-    series: [{kind: "dash", x: [0.5, m.variances.length + 0.5], y: [m.noise, m.noise], color: GREY, size: 1.5}, {kind: "line", x: numbers, y: m.variances, color: BLUE}, {kind: "line", x: numbers.flatMap((x) => [x, x, NaN]), y: [...m.variances].flatMap((y, i) => [y - m.errors[i], y + m.errors[i], NaN]), color: VERMILION}, {kind: "dots", x: numbers, y: m.variances, color: BLUE, size: 7}],
+    series: [{kind: "dash", x: [0.5, m.variances.length + 0.5], y: [m.noise, m.noise], color: GREY, size: 1.5}, {kind: "line", x: numbers, y: m.variances, color: BLUE}, {kind: "line", x: [...numbers].flatMap((x) => [x, x, NaN]), y: [...m.variances].flatMap((y, i) => [y - m.errors[i], y + m.errors[i], NaN]), color: VERMILION}, {kind: "dots", x: numbers, y: m.variances, color: BLUE, size: 7}],
     tip: {x: numbers, y: m.variances, text: (i) => [["component", String(i + 1)], ["variance", short(m.variances[i]) + " ± " + short(m.errors[i])], ["share", percent(m.ratios[i], 2)]]}})
   key("k-scree", [["line", BLUE, "now"], ["line", VERMILION, "± standard error, for Gaussian rows"], ["dash", GREY, "noise level"]])
   let total = 0
