@@ -52,8 +52,10 @@ def with_features(model: Model, count: int, settings: Settings) -> Model:
     window = model.window
     if window is None:
         return after
-    wider: dict[str, Any] = {name: tuple(with_features(piece, count, settings) for piece in getattr(window, name)) for name in ("old", "new", "total")}
-    return after._replace(window=window._replace(**wider))
+    pieces: dict[str, Any] = {
+        name: tuple(with_features(piece, count, settings) for piece in getattr(window, name)) for name in ("old", "new", "total")
+    }
+    return after._replace(window=window._replace(**pieces))
 
 
 def _padded(state: Any, kind: Any, count: int) -> Any:

@@ -20,7 +20,8 @@ def turned(n: int, D: int, K: int, seed: int, noise: float = 0.1) -> Array:
     """Rows along K directions of their own, about a mean of their own."""
     rng = np.random.default_rng([40, seed])
     U = np.linalg.qr(rng.standard_normal((D, K)))[0]
-    return (rng.standard_normal((n, K)) * np.linspace(3, 2, K)) @ U.T + noise * rng.standard_normal((n, D)) + rng.standard_normal(D)
+    X: Array = (rng.standard_normal((n, K)) * np.linspace(3, 2, K)) @ U.T + noise * rng.standard_normal((n, D)) + rng.standard_normal(D)
+    return X
 
 
 def directions(X: Floats, K: int) -> Floats:
