@@ -212,8 +212,7 @@ class Monitor:
     def _checked(self, X: ArrayLike) -> AnyRows:
         """Check rows; raises an error, before anything has changed, if one of them cannot be learned."""
         if half_life_of(self.model) != self._memory.half_life:
-            was = None if self._memory.half_life is None else self._memory.half_life.length
-            raise ValueError(f"half_life of the model was {was} and is {self.model.half_life} now; set it back.")
+            raise ValueError("half_life or window of the model has changed since the monitor began: set it back, or make a new Monitor.")
         begun = self.model.__sklearn_is_fitted__()
         rows = check_rows(
             self.model if begun else clone(self.model),

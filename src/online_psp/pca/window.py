@@ -64,7 +64,15 @@ def whole(model: Model, settings: Settings) -> Model:
             first = weighing(first, left)
         parts = [first, *parts]
     after = reduce(lambda one, two: together(one, two, settings), parts)
+    after = _with_guard(after, model)
     return with_signals(after._replace(window=None, axes=model.axes, first_scale=model.first_scale, signals=window.signals), settings)
+
+
+def _with_guard(model: Model, newest: Model) -> Model:
+    """A model with the limit for gross rows of the newest piece, which goes on from piece to piece."""
+    if model.robust is None or newest.robust is None:
+        return model
+    return model._replace(robust=model.robust._replace(guard=newest.robust.guard))
 
 
 def _begun(model: Model, before: Window, settings: Settings) -> Model:
@@ -79,9 +87,8 @@ def _begun(model: Model, before: Window, settings: Settings) -> Model:
         return start
     now = whole(start, settings)
     if carried:
-        start, piece = (weighing(now, left)._replace(seen=model.seen) for left in (_ALMOST_NOTHING, 1.0 / PIECES))
-        if start.robust is not None and piece.robust is not None:
-            start = start._replace(robust=start.robust._replace(guard=piece.robust.guard))  # the limit remembers as much as a piece
+        start = weighing(now, _ALMOST_NOTHING)._replace(seen=model.seen)
+        start = _with_guard(start, weighing(model, 1.0 - 1.0 / PIECES))  # the limit fades, so that it remembers as much as a window
     return start._replace(window=window._replace(signals=now.signals), axes=plain.with_axes(now, settings).axes)
 
 

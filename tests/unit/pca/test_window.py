@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,20 @@ def test_missing_and_gross_rows_are_judged_by_what_the_window_holds() -> None:
     assert subspace_error(model.components_.T, directions(good, 3)) < 0.05
     assert np.isnan(X[-20:]).any()
     assert not np.isnan(model.impute(X[-20:])).any()
+
+
+def test_a_burst_that_fills_a_block_does_not_pass_for_ordinary() -> None:
+    X = turned(3600, 60, 4, 18)
+    good, gross = directions(X, 4), np.arange(3600) % 500 >= 440
+    gross[:1000] = False
+    burst = np.random.default_rng(18).standard_normal((3600, 2)) @ np.random.default_rng(19).standard_normal((2, 60))
+    X[gross] = 8.0 * burst[gross] + 3.0
+    model, found = OnlinePCA(4, window=300, robust=True), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for part in np.array_split(X, 60):
+            found.append(subspace_error(model.partial_fit(part).components_.T, good))
+    assert max(found[15:]) < 0.1
 
 
 def test_robust_models_follow_to_another_subspace() -> None:
