@@ -407,6 +407,7 @@ class OnlinePCA(Usable):
             count = check_names(names, known)
             if not count:
                 return self
+            self._tell_open(buffer)
             wanted: Any = settings.share
             if wanted is None and self.n_components is not None:
                 wanted = settings.shown
