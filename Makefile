@@ -73,7 +73,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	for study in others speed tracking missing merging published; do $(BIN)/psp bench $$study --out out/bench || exit 1; done
+	for study in others speed tracking missing merging streams published; do $(BIN)/psp bench $$study --out out/bench || exit 1; done
 
 # Kills, damaged files, full disks, slow pipes: an hour of them, or MINUTES=5.
 MINUTES ?= 60

@@ -17,7 +17,7 @@ from online_psp.cli._errors import DATA, INTERRUPTED, CommandError, say, usage
 
 Which = StrEnum("Which", ["fig1", "fig2", "fig3", "fig4", "all"])
 TrackName = StrEnum("TrackName", ["drift", "missing", "outliers", "sorted", "all"])
-Study = StrEnum("Study", ["others", "speed", "tracking", "missing", "merging", "published"])
+Study = StrEnum("Study", ["others", "speed", "tracking", "missing", "merging", "streams", "published"])
 
 
 @contextmanager
