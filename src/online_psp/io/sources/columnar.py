@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources.columns import Choice, choose, times_of, unique
+from online_psp.io.sources.columns import Choice, choose, listing, times_of, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
 from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, reason, working_dtype
-from online_psp.io.sources.suspects import doubts
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TOGETHER = 64  # columns to turn into rows at a time
-_LOOKED_AT = 8  # columns of whole numbers to check for row numbers and labels
 
 
 class Batches(NamedTuple):
@@ -185,19 +183,13 @@ def source_of_batches(batches: Batches, name: str, options: Options, kind: str, 
         for batch in read(columns, begin.row, size):
             yield table.chunk(batch)
 
-    def values(at: int) -> Array | None:
-        first = next(iter(read([at], 0, 100)), None)
-        return None if first is None or first.column(0).null_count else np.asarray(first.column(0).to_numpy(), dtype=np.float64)[:100]
-
-    whole = [at for at, kind in zip(choice.features, kinds, strict=True) if _is_whole(kind)][:_LOOKED_AT]
     chosen = [names[at] for at in choice.features]
     featured = [name if width == 1 else f"{name}.{i}" for name, width in zip(chosen, widths, strict=True) for i in range(width)]
-    notes = [f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}"]
+    notes = [listing(chosen, len(chosen))]
     if len(usable) < len(names):
         notes.append(f"the row index {', '.join(sorted(index))} of pandas was left out (--set keep_index=yes to learn it)")
     return Source(
         name, sum(widths), working, rows, batches.total, once=batches.once, feature_names=featured, notes=notes,
-        warnings=[] if options.text.keep_index else doubts(((at, names[at]) for at in whole), values),
         kind=kind, files=files, column_numbers=[at for at in choice.features for _ in range(table.widths[at])],
         foreign=kind == "frame", **options.common(),
     )  # fmt: skip

@@ -165,6 +165,12 @@ def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return found, changed
 
 
+def listing(names: Sequence[str] | None, count: int) -> str:
+    """The number of features and the first names, for notes."""
+    shown = f": {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else ""
+    return f"{count} column{'s' if count != 1 else ''}{shown}"
+
+
 def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str) -> str:
     """A sentence about text columns, given an example from each, and what to do about them."""
     wrong = list(examples)

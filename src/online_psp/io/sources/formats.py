@@ -62,7 +62,7 @@ def _text(place: Place, options: Options) -> Source:
 TEXT = Format("text", (".csv", ".tsv", ".tab", ".txt"), _text, pipe=True, heeds=_TEXT_OPTIONS)
 JSON = Format(
     "jsonl", (".jsonl", ".ndjson", ".json"), lambda place, options: open_json_lines(Feed(place), options), pipe=True,
-    heeds=("decimal", "thousands", "na_values", "encoding"),
+    heeds=("na_values", "encoding"),
 )  # fmt: skip
 RAW = Format("raw binary", (".bin", ".raw", ".dat"), _picking(open_raw))
 EXCEL = Format(

@@ -78,11 +78,11 @@ class Place:
             file.close()
             raise
 
-    def head(self) -> bytes:
+    def head(self, size: int = HEAD) -> bytes:
         """The first bytes, unpacked; not for pipes."""
-        if not self.seen:
+        if len(self.seen) < size and (not self.seen or len(self.seen) >= HEAD):
             with self.clear() as file:
-                self.seen = exactly(file, HEAD)
+                self.seen = exactly(file, size)
         return self.seen
 
 

@@ -51,8 +51,6 @@ def open_sheet(place: Place, options: Options) -> Source:
         raise type(error)(f"{error} This is the first sheet; {place.name}::NAME reads another ({others}).") from None
     if len(sheets) > 1 and options.member is None:
         found.notes.append(f"sheet {name!r} of {len(sheets)}; {place.name}::NAME reads another")
-    if any("is empty in all" in said for said in found.warnings):
-        found.warnings.append("a formula reads as empty if its value was not saved: open the workbook in Excel and save it")
     return replace(found, kind="excel", files=(place,), place=lambda row, mark: f"sheet row {mark[4]}")
 
 
