@@ -304,9 +304,8 @@ def _counts(found: Dialect, first: Cells, rows: list[Cells], numeric: list[int])
     if any(value is None for value in values) or len(values) < (1 if unnamed else 3):
         return False
     scale = np.array(values, dtype=np.float64)
-    steps = np.diff(scale)
-    in_order = [np.all(np.diff(row) > 0) or np.all(np.diff(row) < 0) for row in np.array(below, dtype=np.float64)]
-    if not ((steps > 0).all() or (steps < 0).all()) or (len(values) > 1 and any(in_order)):
+    steps, way = np.diff(scale), 1 if scale[-1] >= scale[0] else -1
+    if len(steps) and (not (way * steps > 0).all() or (way * np.diff(np.array(below, dtype=np.float64)) > 0).all(axis=1).any()):
         return False
     even = bool(np.ptp(steps) <= 1e-6 * np.abs(scale).max()) if len(steps) else True
     fractions = any(not re.fullmatch(r"-?\d+", row[at]) for row in rows for at in columns)
@@ -315,7 +314,7 @@ def _counts(found: Dialect, first: Cells, rows: list[Cells], numeric: list[int])
         return False
     shown = ", ".join(first[at] for at in columns[:3])
     found.notes.append(
-        f"the first line ({shown}, …) counts {'up' if scale[-1] >= scale[0] else 'down'} and was taken as names (--no-header to learn it)"
+        f"the first line ({shown}, …) counts {'up' if way > 0 else 'down'} and was taken as names (--no-header to learn it)"
     )
     return True
 

@@ -233,7 +233,7 @@ def source_of_text(reader: Reader, features: int, kind: str, options: Options, s
     if feed.place.packed:
         others["notes"].append(f"compressed by {feed.place.packed}")
     return Source(
-        feed.name, features, working_dtype(np.float64, options.dtype, feed.name), reader, once=feed.stream is not None, by_number=False,
+        feed.name, features, working_dtype(np.float64, options.dtype, feed.name), reader, once=feed.stream is not None,
         place=lambda row, mark: f"line {mark[4]}", kind=kind, files=(feed.place,), warnings=reader.warnings,
         **options.common(**schema), **others,
     )  # fmt: skip
