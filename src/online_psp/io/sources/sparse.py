@@ -82,8 +82,6 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
     missing = [each for each in ("format", "shape", "data") if each not in names]
     if not missing:
         with reading(place.name), place.open() as file, zipfile.ZipFile(file) as archive:
-            if any(archive.getinfo(f"{part}.npy").file_size > 1 << 16 for part in ("format", "shape")):
-                raise damaged(place.name, "its format and shape are not those of one")
             kind, shape = (np.lib.format.read_array(archive.open(f"{part}.npy"), allow_pickle=False) for part in ("format", "shape"))
             unpacked = sum(archive.getinfo(f"{part}.npy").file_size for part in names)
         layout = kind.item().decode("ascii", "replace") if kind.dtype.kind == "S" and kind.ndim == 0 else str(kind)
@@ -93,7 +91,7 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
     if layout != "csr":
         from scipy.sparse import load_npz
 
-        options.check(3 * unpacked + _pointer_bytes(shape, place.name), "the matrix, which is read as a whole,", place.name)
+        options.check(3 * unpacked + 8 * sum(whole_numbers(shape, place.name)), "the matrix, which is read as a whole,", place.name)
         with reading(place.name), place.open() as file:
             matrix = load_npz(file)
         return replace(open_sparse(matrix, options, place.name), files=(place,))
@@ -107,11 +105,6 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
             yield Parts(*(_Packed(member, f"{place.name}::{part}") for member, part in zip(members, _PARTS, strict=True)))
 
     return sparse_source(opened, shape, options, place.name, (place,))
-
-
-def _pointer_bytes(shape: Any, name: str) -> int:
-    """Bytes that the pointers of a matrix alone will take."""
-    return 8 * sum(whole_numbers(shape, name))
 
 
 class _Packed:
@@ -159,19 +152,15 @@ def open_sparse_group(group: Any, options: Options, name: str) -> Source:
 
 def _layout(group: Any, name: str) -> tuple[str, Any]:
     """How a group is compressed, "csr" or "csc", and its shape, samples first."""
-    attributes = {key: group.attrs[key] for key in ("encoding-type", "h5sparse_format", "shape", "h5sparse_shape") if key in group.attrs}
-    named = attributes.get("encoding-type", attributes.get("h5sparse_format", ""))
+    named = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
     kind = (named.decode("ascii", "replace") if isinstance(named, bytes) else str(named))[:3]
-    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     if kind in ("csr", "csc") and shape is not None:
         return kind, shape
-    if "shape" not in group or not hasattr(group["shape"], "shape"):
+    if not hasattr(group.get("shape"), "shape"):
         raise SourceError(f"{name} is a sparse matrix without its shape; write or download the file again.")
-    shape = group["shape"][()]
     if "barcodes" in group:
-        return "csr", np.ravel(shape)[::-1]
-    if kind not in ("csr", "csc") and np.shape(shape) == (2,) and len(group["indptr"]) == shape[0] + 1:
-        return "csr", shape
+        return "csr", np.ravel(group["shape"][()])[::-1]
     raise SourceError(
         f"{name} does not say whether its rows or its columns are samples: it needs the barcodes of a 10x file, "
         "or the attributes encoding-type and shape of AnnData."
