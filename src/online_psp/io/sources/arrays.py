@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import shutil
+import io
 import struct
-import tempfile
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -14,15 +12,12 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from online_psp.io.sources.options import Options
-from online_psp.io.sources.places import COMPRESSED, Place, exactly, in_zip
+from online_psp.io.sources.places import Place, compression, exactly, in_zip
 from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Reader, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 _SLAB_BYTES = 1 << 25
 _USUAL_NAMES = ("X", "fea", "data")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PACKED = re.compile(  # more of it than the first bytes, which numbers may have too
-    rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\x0d\xff]|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd", re.DOTALL
-)
 
 
 class Header(NamedTuple):
@@ -144,16 +139,10 @@ def open_raw(place: Place, options: Options) -> Source:
         kind = np.dtype(np.float64 if options.dtype is None else options.dtype)
     except TypeError as error:
         raise UnknownSourceError(f"{place.name}: there is no type {options.dtype!r} ({reason(error)}).") from None
-    row = options.features * kind.itemsize
-    if place.short.lower().endswith(COMPRESSED):
-        with place.clear() as file:
-            size = sum(len(piece) for piece in iter(lambda: file.read(1 << 20), b""))
-    else:
-        place.clear = place.open  # type: ignore[method-assign]  # its bytes are as they are
-        with place.open() as file:
-            if _PACKED.match(file.read(10)):
-                raise SourceError(f"{place.name} is compressed, and raw rows are read as they are: decompress it first.")
-        size = place.size or 0
+    row, size = options.features * kind.itemsize, place.size or 0
+    with place.open() as file:
+        if compression(file.read(6)):
+            raise SourceError(f"{place.name} is compressed, and raw rows are read as they are: decompress it first.")
     if size % row:
         raise SourceError(f"{place.name}, row {size // row + 1}: the file ends in the middle of a row of {options.features} {kind} values.")
     working_dtype(kind, None, place.name)
@@ -245,20 +234,18 @@ def _pass_over(file: BinaryIO, size: int) -> None:
 def _columns(place: Place, header: Header, total: int, features: int, options: Options, places: Any) -> Reader:
     """A reader for an array in Fortran order, whose rows are spread over all of it: a stretch of every column is read, and transposed.
 
-    What cannot seek is unpacked first, to a file without a name.
+    What cannot seek is unpacked first, as a whole.
     """
     dtype = header.dtype
-    file: Any
+    size = header.size + total * features * dtype.itemsize
     if place.path is not None and place.packed is None:
-        file = place.path.open("rb", buffering=0)
+        file: Any = place.path.open("rb", buffering=0)
     else:
-        size = total * features * dtype.itemsize
         options.check(size, "the array, which lies by columns and must be unpacked,", place.name)
-        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with place.clear() as packed:
-            shutil.copyfileobj(packed, file, 1 << 20)
-        if file.tell() < header.size + size:
-            raise SourceError(f"{place.name} is not a whole array: it ends after {file.tell()} bytes of {header.size + size}.")
+            file = io.BytesIO(packed.read(size))
+        if len(file.getbuffer()) < size:
+            raise SourceError(f"{place.name} is not a whole array: it ends after {len(file.getbuffer())} bytes of {size}.")
     slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * dtype.itemsize))
 
     def read(begin: Mark) -> Iterator[Chunk]:

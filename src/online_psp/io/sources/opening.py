@@ -163,7 +163,7 @@ def _check_dtype(dtype: Any, features: int | None) -> None:
 def _open(source: Any, options: Options) -> Source:
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
         if len(source) > 1:
-            return _open_list([os.fspath(each) for each in source], options)
+            return _open_files([os.fspath(each) for each in source], options, f"{source[0]} … {source[-1]}")
         source = source[0]
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
@@ -204,29 +204,11 @@ def _open_name(name: str, options: Options) -> Source:
     return _open_place(local(path, file), options)
 
 
-def _open_list(names: list[str], options: Options) -> Source:
-    """Open files that were listed, in the order given; those of a pattern or a folder are in natural order."""
-    if "-" in names:
-        raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    found = _open_files(names, options, f"{names[0]} … {names[-1]}")
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if twice is not None:
-        found.warnings.append(f"{twice} is given more than once; its rows count as often")
-    return found
-
-
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
-    """Open several files as one table. A column to leave out must be in at least one of them."""
-    wanted = options.wanted
-    if wanted.exclude is None or wanted.absent is not None:
-        return open_several([partial(_with_columns, file, options) for file in files], name)
-    absent: list[set[str | int]] = []
-    options = replace(options, wanted=wanted._replace(absent=absent))
-    found = open_several([partial(_with_columns, file, options) for file in files], name)
-    nowhere = set.intersection(*absent) if absent else set()
-    if nowhere:
-        raise UnknownSourceError(f"None of the files of {name} has a column {min(map(str, nowhere))!r} to leave out (--exclude).")
-    return found
+    """Open several files as one table."""
+    if "-" in files:
+        raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
+    return open_several([partial(_with_columns, file, options) for file in files], name)
 
 
 def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
@@ -287,19 +269,9 @@ def _open_place(place: Place, options: Options) -> Source:
         )
     if options.member is not None and not found.member:
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
-    try:
-        source = found.open(place, options)
-    except UnknownSourceError:
-        raise
-    except SourceError:
-        binary = named is found and found.magic and found.name != "matrix market"
-        if binary and place.path is not None and place.path.is_file() and by_content(place) in (TEXT, JSON):
-            raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
-        raise
+    source = found.open(place, options)
     if found is not named:
         source.notes.append(f"read as {found.name}, by its first bytes")
-    idle = [name for name, value in options.text._asdict().items() if value not in (None, 0, []) and name not in found.heeds]
-    source.warnings.extend(f"{name} is for text, and has no effect on {source.name}" for name in idle)
     return source
 
 
