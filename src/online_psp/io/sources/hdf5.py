@@ -103,7 +103,7 @@ def from_group(
     genes = genes_of(group, array, inner, found.features)
     if genes is not None:
         found = replace(found, feature_names=genes, notes=[*found.notes, f"{len(genes)} names: {', '.join(genes[:4])}, …"])
-    return labelled(found, labels_of(group, array, inner, found.total or 0), options)
+    return labelled(found, labels_of(group, array, found.total or 0), options)
 
 
 def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> Source:

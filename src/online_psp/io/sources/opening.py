@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -183,7 +184,7 @@ def _open_standard_input(options: Options) -> Source:
 def _open_name(name: str, options: Options) -> Source:
     if not name:
         raise UnknownSourceError("An empty name is not a source; the folder that you are in is called . (a point).")
-    file, member = split_member(name)
+    file, member = split_member(unquote(name[7:]) if name.lower().startswith("file://") else name)
     options = replace(options, member=member)
     if is_url(file):
         return _open_places(remote(file), options, file)
@@ -248,16 +249,15 @@ def _open_places(places: list[Place], options: Options, name: str) -> Source:
 def _open_place(place: Place, options: Options) -> Source:
     if place.remote is not None and place.short.lower().endswith(".zarr"):
         return ZARR.open(place, options)
-    named = by_name(place.short)
-    found: Format | str | None = named
-    if options.features is not None:
-        if named not in (None, RAW) and not place.short.lower().endswith(".zip"):
-            raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
-        found = by_content(place) if place.short.lower().endswith(".zip") else RAW
-    elif named in (None, RAW, TEXT):
+    named, zipped = by_name(place.short), place.short.lower().endswith(".zip")
+    found: Format | str | None = RAW
+    if options.features is None or zipped:
         looked = by_content(place)
-        if looked is not None and not (looked in (TEXT, JSON) and named is not None and not place.short.lower().endswith(".dat")):
-            found = looked
+        binary = named is RAW and not place.short.lower().endswith(".dat")
+        of_name = looked is None or named not in (None, RAW, TEXT) or (looked in (TEXT, JSON) and (binary or named is TEXT))
+        found = named if of_name else looked
+    elif named not in (None, RAW):
+        raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
     if found == "zip":
         return _open_zip(place, options)
     if not isinstance(found, Format):

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
 from online_psp.io.sources.source import MissingExtraError, SourceError, UnknownSourceError, reason
 
@@ -209,12 +208,6 @@ def in_memory(name: str, data: bytes) -> Place:
 def remote(url: str) -> list[Place]:
     """The files that a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
     scheme = url.partition("://")[0].lower()
-    if scheme == "file":
-        path = Path(url.partition("://")[2])
-        path = path if path.exists() else Path(unquote(str(path)))
-        if not path.is_file():
-            raise UnknownSourceError(f"{url} {'is a folder: name it by its path' if path.is_dir() else f'does not exist{similar(path)}'}.")
-        return [local(path)]
     try:
         import fsspec
     except ImportError:
@@ -231,9 +224,8 @@ def remote(url: str) -> list[Place]:
     except ImportError as error:
         raise MissingExtraError(f"Reading {url} needs a package that is not installed: {reason(error)}.") from None
     except (ValueError, FileNotFoundError) as error:
-        why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
-        missing = why == url or isinstance(error, FileNotFoundError)
-        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else why}.") from None
+        missing = isinstance(error, FileNotFoundError) or reason(error) == url
+        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else reason(error)}.") from None
     except Exception as error:  # every file system has its own errors
         raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
     if not places:
