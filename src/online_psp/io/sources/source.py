@@ -288,20 +288,17 @@ class Source:
                 return
             except (SourceError, KeyboardInterrupt):
                 raise
-            except MemoryError:
-                raise SourceError(
-                    f"{self.name}, after row {at}: there is not enough memory to read on; try fewer at a time (--set block=…)."
-                ) from None
             except Exception as error:  # a library may raise anything for a damaged file
-                if self.foreign:
+                if self.foreign and not isinstance(error, MemoryError):
                     raise
-                raise SourceError(f"{self.name}, after row {at}: the data cannot be read ({reason(error)}).") from None
+                why = f"the data cannot be read ({reason(error)})"
+                if isinstance(error, MemoryError):
+                    why = "there is not enough memory to read on; try fewer at a time (--set block=…)"
+                raise SourceError(f"{self.name}, after row {at}: {why}.") from None
             if chunk is None:
                 empty = empty or Chunk(0, np.zeros((0, self.features), self.dtype))
                 yield empty
                 continue
-            if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
-                raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
             yield chunk._replace(rows=_with_holes(chunk.rows, self.na_numbers)) if self.na_numbers else chunk
             at += chunk.length
 
@@ -316,9 +313,9 @@ class Source:
             if block.bad:
                 raise SourceError(f"{self.where(block.bad[0])}: it {block.bad[0].problem}.")
             at += chunk.length
-            taken += 0 if issparse(chunk.rows) else max(chunk.rows.nbytes, (self.total or 0) * self.features * chunk.rows.itemsize - taken)
-            if taken > most:
-                raise SourceError(f"{self.name}: all of its rows at once would take more than {megabytes(most)}.")
+            taken += 0 if issparse(chunk.rows) else chunk.rows.nbytes
+            if max(taken, 0 if self.block else (self.total or 0) * self.features * chunk.rows.itemsize) > most:
+                raise SourceError(f"{self.name}: all of its rows at once would take more than the {megabytes(most)} that are allowed.")
             if chunk.length:
                 parts.append(chunk.rows)
         if not parts:
