@@ -30,6 +30,7 @@ MOST_LEAD = 50
 _PREFIX, _CELLS = 20_000, 1000  # characters, and cells, of a line to look at to find its delimiter
 _SURE_CELLS, _SURE_ROWS = 8, 20  # so many numbers in order above so many rows that are not are no accident
 _EITHER = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", re.ASCII)  # 1,234 is 1234 or 1.234
+_GROUPED = re.compile(rf"[+-]?\d[\d{re.escape(THOUSANDS)}]*", re.ASCII)  # perhaps a number with signs between thousands
 _UNNAMED = re.compile(r"(Unnamed: \d+(_level_\d+)?(\.\d+)?)?")
 Cells = list[str]
 
@@ -204,7 +205,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
         if count < 2:
             continue
         cells = [cell for row, found in zip(tables, counts, strict=True) if found == count for cell in row[:_CELLS]]
-        numbers = sum(may_be_number(cell) or cell in NA for cell in cells)
+        numbers = sum(may_be_number(cell) or cell in NA or bool(_GROUPED.fullmatch(cell)) for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:
             best, score = candidate, found
