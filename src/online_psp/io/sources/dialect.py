@@ -310,13 +310,11 @@ def _counts(found: Dialect, first: Cells, rows: list[Cells], numeric: list[int])
         return False
     even = bool(np.ptp(steps) <= 1e-6 * np.abs(scale).max()) if len(steps) else True
     fractions = any(not re.fullmatch(r"-?\d+", row[at]) for row in rows for at in columns)
-    plain = unnamed or (steps == 1).all() and scale[0] >= 0 or (fractions and len(values) > 3)
+    plain = unnamed or ((steps == 1).all() and scale[0] >= 0) or (fractions and len(values) > 3)
     if not (even and plain) and not (len(values) >= _SURE_CELLS and len(rows) >= _SURE_ROWS):
         return False
     shown = ", ".join(first[at] for at in columns[:3])
-    found.notes.append(
-        f"the first line ({shown}, …) counts {'up' if way > 0 else 'down'} and was taken as names (--no-header to learn it)"
-    )
+    found.notes.append(f"the first line ({shown}, …) counts {'up' if way > 0 else 'down'} and was taken as names (--no-header to learn it)")
     return True
 
 
@@ -341,10 +339,12 @@ def _leave_out(found: Dialect, keep_index: bool | None) -> None:
             break
         found.left_out.append(at)
         what = f"an unnamed {('first', 'second', 'third')[at] if at < 3 else 'further'} column"
-        found.notes.append(
-            (f"{what} {', '.join(column[:3])}, … was taken as row numbers" if numbers else f"{what} of text ({column[0][:20]!r}, …) was taken as row labels")
-            + " and left out (--set keep_index=yes to learn it)"
+        shown = (
+            f"{', '.join(column[:3])}, … was taken as row numbers"
+            if numbers
+            else f"of text ({column[0][:20]!r}, …) was taken as row labels"
         )
+        found.notes.append(f"{what} {shown} and left out (--set keep_index=yes to learn it)")
     empty = 0
     while rows and empty < width - 1 and all(row[-1 - empty] == "" for row in rows) and (names is None or names[-1 - empty] == ""):
         empty += 1

@@ -28,7 +28,7 @@ class Signs(NamedTuple):
         cell = cell if cell.isascii() else cell.translate(_MINUS)
         if self.thousands is not None and self.thousands in cell:
             whole, point, fraction = cell.partition(self.decimal)
-            if not re.fullmatch(rf"[+-]?\d{{1,3}}(S\d{{2,3}})*S\d{{3}}".replace("S", re.escape(self.thousands)), whole, re.ASCII):
+            if not re.fullmatch(r"[+-]?\d{1,3}(S\d{2,3})*S\d{3}".replace("S", re.escape(self.thousands)), whole, re.ASCII):
                 return None  # two digits between signs are how India writes them
             cell = whole.replace(self.thousands, "") + point + fraction
         if self.decimal == ",":

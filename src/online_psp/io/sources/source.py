@@ -193,7 +193,7 @@ class Source:
     """dtype of the blocks: float32 or float64."""
     read: Reader = field(repr=False)
     total: int | None = None
-    """Number of rows, if it is known. Then reading can begin at any row; otherwise only at places that have been named, and at the first."""
+    """Number of rows, if it is known. Then reading can begin at any row; otherwise at the first, and at places that have been named."""
     once: bool = False
     """Whether it can be read only once."""
     feature_names: list[str] | None = None

@@ -19,7 +19,7 @@ from online_psp.io.sources.columnar import dense
 from online_psp.io.sources.columns import Choice, choose, listing, text_columns, times_of, unique
 from online_psp.io.sources.content import refuse_stand_in
 from online_psp.io.sources.dialect import MOST_LEAD, WHITESPACE, Dialect, encoding_of, logical_lines, row_ends, sniff, split
-from online_psp.io.sources.numerals import THOUSANDS, may_be_number
+from online_psp.io.sources.numerals import THOUSANDS, Signs, may_be_number
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import HEAD, PIECE, Place, some
 from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, megabytes, working_dtype
@@ -386,7 +386,7 @@ class Cells:
 def _hint(dialect: Dialect, cell: str) -> str:
     """A hint on what to do about a text, if that can be guessed."""
     for sign in THOUSANDS:
-        if sign in cell and sign != dialect.signs.decimal and dialect.signs._replace(thousands=sign).number(cell) is not None:
+        if sign in cell and Signs({".": ",", ",": "."}.get(sign, dialect.signs.decimal), sign).number(cell) is not None:
             return f" (--set thousands='{sign}' if it is a number)"
     if len(cell) <= 20 and cell.isprintable() and "\ufffd" not in cell and not re.search(r"(?<!#DIV/)\d", cell):
         inner = f'"{cell}"' if "," in cell else cell

@@ -30,7 +30,7 @@ def open_zarr(place: Place, options: Options) -> Source:
             _refuse_pickle(opened.metadata.to_dict(), place.name)
             found = from_group({"": opened}, place.name, {"": opened.shape}, options, "")
             return replace(found, name=place.name, files=(place,))
-        tables = {}
+        tables: dict[str, tuple[int, ...]] = {}
         for name, item in opened.members(max_depth=None):
             if not hasattr(item, "shape"):
                 tables.update({name: (0, 0)} if is_sparse_group(item) else {})
