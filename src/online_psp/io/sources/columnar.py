@@ -15,7 +15,7 @@ from online_psp.engine.types import Array
 from online_psp.io.sources.columns import Choice, choose, listing, times_of, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
-from online_psp.io.sources.source import Chunk, Source, SourceError, reason, working_dtype
+from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, reason, working_dtype
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TOGETHER = 64  # columns to turn into rows at a time
@@ -167,8 +167,8 @@ def source_of_batches(batches: Batches, name: str, options: Options, kind: str, 
         yield from map(table.chunk, read(columns, begin.row, size))
 
     return Source(
-        name, len(featured), working, rows, batches.total, once=batches.once, feature_names=featured, notes=notes, kind=kind, files=files, foreign=kind == "frame",
-        column_numbers=[at for at in choice.features for _ in range(widths[at])], **options.common(),
+        name, len(featured), working, rows, batches.total, once=batches.once, feature_names=featured, notes=notes, kind=kind, files=files,
+        foreign=kind == "frame", column_numbers=[at for at in choice.features for _ in range(widths[at])], **options.common(),
     )  # fmt: skip
 
 
