@@ -330,7 +330,7 @@ def test_archives_that_are_not_what_they_seem(tmp_path: Path) -> None:
     whole = bytearray((tmp_path / "x.npz").read_bytes())
     whole[place] ^= 0xFF
     (tmp_path / "x.npz").write_bytes(whole)
-    with pytest.raises(SourceError, match=r"x\.npz.*damaged or cut short"):
+    with pytest.raises(SourceError, match=r"x\.npz.*(CRC|decompressing)"):
         list(open_source(tmp_path / "x.npz").blocks())
 
 

@@ -6,8 +6,8 @@ import io
 import struct
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
             raise SourceError(f"{name} has {more} bytes left over after its {total} rows; get it again.")
         if more:
             warnings += [f"{name} goes on for {more} bytes after its array, which were not read"]
-    read: Reader = _rows(place.clear, header.size, dtype, total, features, name, options, places)
+    read: Reader = _rows(place, header.size, dtype, total, features, options, places)
     if by_columns and min(total, features) > 1:
         read = _columns(place, header, total, features, options, places)
     else:
@@ -200,15 +200,13 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
     )  # fmt: skip
 
 
-def _rows(
-    opened: Callable[[], BinaryIO], start: int, dtype: np.dtype[Any], total: int, features: int, name: str, options: Options, places: Any
-) -> Reader:
+def _rows(place: Place, start: int, dtype: np.dtype[Any], total: int, features: int, options: Options, places: Any) -> Reader:
+    name = place.name
     row = features * dtype.itemsize
     step = max(1, min(PIECE_BYTES, options.max_memory // 4) // max(1, row))
 
     def read(begin: Mark) -> Iterator[Chunk]:
-        with opened() as file:
-            _pass_over(file, start + begin.row * row)
+        with place.clear(start + begin.row * row) as file:
             for at in range(begin.row, total, step):
                 wanted = min(step, total - at) * row
                 data = exactly(file, wanted)
@@ -216,19 +214,10 @@ def _rows(
                     raise SourceError(f"{name} ends after row {at + len(data) // row} of {total}: it is truncated; get it again.")
                 rows = np.frombuffer(data, dtype).reshape(-1, features)
                 yield Chunk(wanted // row, rows if places is None else rows[:, places])
-            if begin.row < total and file.read(1) and not file.seekable():
+            if begin.row < total and place.packed and file.read(1):
                 raise SourceError(f"{name} has bytes left over after its {total} rows; get it again.")
 
     return read
-
-
-def _pass_over(file: BinaryIO, size: int) -> None:
-    """Skip bytes, by reading them if the file cannot seek."""
-    if file.seekable():
-        file.seek(size)
-        return
-    while size > 0 and (part := file.read(min(size, 1 << 20))):
-        size -= len(part)
 
 
 def _columns(place: Place, header: Header, total: int, features: int, options: Options, places: Any) -> Reader:

@@ -223,7 +223,7 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
     """Open standard input, or a named pipe such as ``<(zcat x.csv.gz)``."""
     if options.features is not None:
         raise UnknownSourceError(f"Raw binary is read from files; write {name} to one, or give text or JSON lines.")
-    place = Place(name, lambda: stream, once=True)
+    place = Place(name, lambda: stream)
     clear: Any = place.clear()
     feed = Feed(place, clear)
     while len(feed.seen) < 16 and b"\n" not in feed.seen and (piece := some(clear, PIECE)):

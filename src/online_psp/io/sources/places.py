@@ -10,8 +10,8 @@ import io
 import lzma
 import os
 import re
+import weakref
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -25,7 +25,6 @@ _URL = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _GLOB = re.compile(r"[*?\[]")
 _PACKED = {b"\x1f\x8b\x08": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 @dataclass
@@ -40,8 +39,6 @@ class Place:
     """The path, if it is a local file."""
     remote: Any = None
     """fsspec's file system and the path in it, if it is neither local nor in an archive."""
-    once: bool = False
-    """Whether it is a pipe, which is read only once."""
     packed: str | None = None
     """How it is compressed, once it has been opened."""
     stored: int | None = None
@@ -62,20 +59,28 @@ class Place:
         except OSError:
             return None
 
-    def clear(self) -> BinaryIO:
-        """The bytes from the first one on, unpacked."""
-        file = self.open()
-        try:
-            start = exactly(file, 6)
-            self.packed = compression(start)
-            if self.packed is None and not self.once and file.seekable():
-                file.seek(0)
-                return file
-            whole: Any = _Again(start, file)
-            return io.BufferedReader(Unpacked(_unpacker(whole if self.once else io.BufferedReader(whole, PIECE), self), self, file), PIECE)
-        except BaseException:
-            file.close()
-            raise
+    def clear(self, at: int = 0) -> BinaryIO:
+        """The bytes, unpacked, from one on."""
+        stored = self.open()
+        start = exactly(stored, 6)
+        self.packed = compression(start)
+        if stored.seekable():
+            stored.seek(0)
+        file: Any = stored if stored.seekable() else _Again(start, stored)
+        if self.packed == "zstd":
+            import pyarrow as pa
+
+            file = io.BufferedReader(_Again(b"", pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")), PIECE)
+        elif self.packed is not None:
+            file = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}[self.packed](file)  # type: ignore[operator]
+        if file is not stored:
+            weakref.finalize(file, stored.close)
+        if at and file.seekable():
+            file.seek(at)
+            return file  # type: ignore[no-any-return]
+        while at > 0 and (part := file.read(min(at, PIECE))):
+            at -= len(part)
+        return file  # type: ignore[no-any-return]
 
     def head(self, size: int = HEAD) -> bytes:
         """The first bytes, unpacked; not for pipes."""
@@ -117,59 +122,6 @@ class _Again(io.RawIOBase):
 def some(file: Any, size: int) -> bytes:
     """What one read gives, without waiting for more."""
     return bytes((file.read1 if hasattr(file, "read1") else file.read)(size) or b"")
-
-
-class Unpacked(io.RawIOBase):
-    """A file whose errors are sentences, and which closes others with itself."""
-
-    def __init__(self, inner: Any, place: Place, *others: Any) -> None:
-        self.inner, self.place, self.others = inner, place, others
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(not self.place.packed and self.inner.seekable())
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = some(self.inner, len(buffer))
-        except _DAMAGE:
-            if not isinstance(self.inner, zipfile.ZipExtFile) and not self.place.packed:
-                raise
-            kind = self.place.packed or "zip"
-            raise SourceError(
-                f"{self.place.name}: the compressed data ({kind}) is damaged or cut short; write or download it again."
-            ) from None
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self.inner.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self.inner.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            for each in (self.inner, *self.others):
-                each.close()
-        super().close()
-
-
-def _unpacker(file: Any, place: Place) -> Any:
-    """A file that unpacks another, piece by piece, however well it was compressed."""
-    if place.packed == "gzip":
-        return gzip.GzipFile(fileobj=file)
-    if place.packed == "bzip2":
-        return bz2.BZ2File(file)
-    if place.packed == "xz":
-        return lzma.LZMAFile(file)
-    if place.packed == "zstd":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-    return file
 
 
 def is_url(text: str) -> bool:
@@ -280,21 +232,13 @@ def in_zip(place: Place, member: str) -> Place:
     """A member of an archive; it can be read forward, and again."""
 
     def opened() -> BinaryIO:
-        file = place.open()
-        try:
-            archive = zipfile.ZipFile(file)
-            return io.BufferedReader(Unpacked(archive.open(member), inside, archive, file), PIECE)
-        except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:  # an unknown compression, a password, or damage
-            file.close()
-            raise SourceError(f"{inside.name} cannot be read ({reason(error)}).") from None
-        except BaseException:
-            file.close()
-            raise
+        stored = place.open()
+        inside: Any = zipfile.ZipFile(stored).open(member)  # noqa: SIM115
+        weakref.finalize(inside, stored.close)
+        return io.BufferedReader(inside, PIECE)
 
     with place.open() as file, zipfile.ZipFile(file) as archive:
-        size = archive.getinfo(member).file_size
-    inside = Place(f"{place.name}::{member}", opened, stored=size)
-    return inside
+        return Place(f"{place.name}::{member}", opened, stored=archive.getinfo(member).file_size)
 
 
 def check_copies(names: Sequence[str], where: str) -> None:

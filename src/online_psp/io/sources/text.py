@@ -91,11 +91,9 @@ class Feed:
         if self.stream is not None:
             yield from self._utf8(itertools.chain([self.seen], iter(lambda: some(self.stream, PIECE), b"")))
             return
-        with self.place.clear() as file:
-            skip = begin
-            if _is_plain(self.encoding) and file.seekable():
-                file.seek(begin)
-                skip = 0
+        plain = _is_plain(self.encoding)
+        skip = 0 if plain else begin
+        with self.place.clear(begin if plain else 0) as file:
             sizes = (min(size, _FIRST_PIECE << i) for i in itertools.count())
             for piece in self._utf8(iter(lambda: file.read(next(sizes)), b"")):
                 passed = min(skip, len(piece))
