@@ -292,7 +292,7 @@ def test_a_parquet_file_whose_columns_contradict_their_statistics_is_damaged(tmp
     optional = b"%\x02\x18\x02x2"
     assert data.count(optional) == 1, "the footer is written in another way than it was: the test has to find the column anew"
     path.write_bytes(data.replace(optional, b"%\x00\x18\x02x2"))
-    refused(path, "cannot be read|not a whole Parquet", max_memory=max_memory)
+    refused(path, "cannot be read", max_memory=max_memory)
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_memory", "1G"), ("max_memory", True), ("features", "3")])

@@ -41,21 +41,16 @@ def open_npz(place: Place, options: Options) -> Source:
     """Open one array of an archive, decompressed as it is read; or a sparse matrix."""
     from online_psp.io.sources.sparse import is_sparse_npz, open_sparse_npz
 
-    try:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
-            if options.member is None and is_sparse_npz(names):
-                return open_sparse_npz(place, names, options)
-            if not names:
-                raise SourceError(f"{place.name} is empty: it has no array.")
-            shapes = {}
-            for name in names if options.member is None else ():
-                with archive.open(f"{name}.npy") as entry:
-                    shapes[name] = npy_header(entry, f"{place.name}::{name}").shape
-    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        if isinstance(error, SourceError):
-            raise
-        raise SourceError(f"{place.name} is not a whole .npz file ({reason(error)}).") from None
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+        if options.member is None and is_sparse_npz(names):
+            return open_sparse_npz(place, names, options)
+        if not names:
+            raise SourceError(f"{place.name} is empty: it has no array.")
+        shapes = {}
+        for name in names if options.member is None else ():
+            with archive.open(f"{name}.npy") as entry:
+                shapes[name] = npy_header(entry, f"{place.name}::{name}").shape
     chosen = choose_table(place.name, shapes or dict.fromkeys(names, ()), options.member, "array")
     inside = in_zip(place, f"{chosen}.npy")
     inside.name = f"{place.name}::{chosen}"
@@ -88,14 +83,9 @@ def _shaped(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
 
 def npy_header(file: IO[bytes], name: str) -> Header:
     """Read the header of an ``.npy`` file. The file is then at its data."""
-    try:
-        version = np.lib.format.read_magic(file)
-        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, kind = reader(file)
-    except SourceError:
-        raise
-    except Exception as error:  # headers are parsed as Python literals, which fail in many ways
-        raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, kind = reader(file)
     if any(size < 0 for size in shape):
         raise SourceError(f"{name} is not an array of numbers (its shape is {shape}).")
     if kind.hasobject:

@@ -34,12 +34,7 @@ class Batches(NamedTuple):
 def open_arrow(place: Place, options: Options) -> Source:
     """Open the numeric columns of a file; a column of lists, all of one length, gives one feature per element."""
     parquet = place.head().startswith(b"PAR1")
-    try:
-        batches = _parquet(place, options) if parquet else _ipc(place)
-    except (SourceError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # errors of Arrow, of the operating system, and those that absurd sizes cause
-        raise SourceError(f"{place.name} is not a whole Parquet or Arrow file ({reason(error)}).") from None
+    batches = _parquet(place, options) if parquet else _ipc(place)
     return source_of_batches(batches, place.name, options, "parquet" if parquet else "arrow", (place,))
 
 

@@ -20,11 +20,10 @@ from online_psp.io.sources.source import (
     Source,
     SourceError,
     UnknownSourceError,
-    reason,
     sliced,
     working_dtype,
 )
-from online_psp.io.sources.sparse import is_sparse_group, open_sparse, open_sparse_group, reading
+from online_psp.io.sources.sparse import is_sparse_group, open_sparse, open_sparse_group
 
 
 def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Source:
@@ -56,14 +55,9 @@ def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Sourc
         else:
             others[name] = item.shape or ()
 
-    try:
-        file = h5py.File(place.path if place.path is not None else place.open(), "r")
-        file.visititems(look)
-        default = "X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
-    except (KeyboardInterrupt, SourceError):
-        raise
-    except Exception as error:  # h5py may raise anything for a damaged file
-        raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
+    file = h5py.File(place.path if place.path is not None else place.open(), "r")
+    file.visititems(look)
+    default = "X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
     if records and not tables and options.member is None:
         raise UnknownSourceError(
             f"{place.name}::/{records[0]} has records, not a table of numbers: write them as a table, or as Parquet (of pandas, by "
@@ -79,20 +73,16 @@ def from_group(
     member = options.member or default
     inner = member.strip("/") if member is not None else choose_table(path, tables, None, "array")
     has = ", ".join(sorted(tables)[:12]) or "no tables"
-    try:
-        array = group[inner]
-    except KeyError:
-        raise UnknownSourceError(f"{path} has no array {member!r}; it has {has}.") from None
-    except Exception as error:
-        raise SourceError(f"{path}::{inner} cannot be opened ({reason(error)}).") from None
+    if inner not in group:
+        raise UnknownSourceError(f"{path} has no array {member!r}; it has {has}.")
+    array = group[inner]
     name = f"{path}::/{inner}"
     if hasattr(array, "shape"):
         found = _array_source(array, name, options, by_columns)
     elif "MATLAB_sparse" in array.attrs:
-        with reading(name):
-            rows, starts = array["ir"][:] if "ir" in array else np.zeros(0, int), array["jc"][:]
-            values = array["data"][:] if "data" in array else np.zeros(0)
-            found = open_sparse(csc_array((values, rows, starts), (int(array.attrs["MATLAB_sparse"]), len(starts) - 1)), options, name)
+        rows, starts = array["ir"][:] if "ir" in array else np.zeros(0, int), array["jc"][:]
+        values = array["data"][:] if "data" in array else np.zeros(0)
+        found = open_sparse(csc_array((values, rows, starts), (int(array.attrs["MATLAB_sparse"]), len(starts) - 1)), options, name)
     elif is_sparse_group(array):
         for part in ("data", "indices", "indptr"):
             if hasattr(array.get(part), "shape"):
@@ -107,20 +97,15 @@ def from_group(
 
 
 def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> Source:
-    try:
-        shape = tuple(array.shape or ())
-        shape = shape[::-1] if by_columns else shape
-        (total, features), picture = as_table(shape, name, options.time_axis)
-        table, chunks = _Flat(array, (total, features), by_columns, options.time_axis == 2), getattr(array, "chunks", None)
-        _refuse_lost_parts(array, name)
-        warnings = [*check_storage(array, name, options), *axis_doubt(shape, name, options.time_axis)]
-        together = int(chunks[-1 if by_columns != (options.time_axis == 2) else 0]) if chunks else 1
-        step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
-        working = working_dtype(table.dtype, options.dtype, name)
-    except SourceError:
-        raise
-    except Exception as error:
-        raise SourceError(f"{name} cannot be read ({reason(error)}).") from None
+    shape = tuple(array.shape or ())
+    shape = shape[::-1] if by_columns else shape
+    (total, features), picture = as_table(shape, name, options.time_axis)
+    table, chunks = _Flat(array, (total, features), by_columns, options.time_axis == 2), getattr(array, "chunks", None)
+    _refuse_lost_parts(array, name)
+    warnings = [*check_storage(array, name, options), *axis_doubt(shape, name, options.time_axis)]
+    together = int(chunks[-1 if by_columns != (options.time_axis == 2) else 0]) if chunks else 1
+    step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
+    working = working_dtype(table.dtype, options.dtype, name)
     read = sliced(table, total, step)
     return Source(name, features, working, read, total, image_shape=picture, warnings=warnings, kind="table", **options.common())
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from online_psp.io.mat5 import KindError, MatError, is_version_4, list_variables, read_variables
+from online_psp.io.mat5 import KindError, is_version_4, list_variables, read_variables
 from online_psp.io.sources.arrays import as_table, choose_table
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
-from online_psp.io.sources.source import Source, SourceError, reason, sliced, working_dtype
+from online_psp.io.sources.source import Source, SourceError, sliced, working_dtype
 from online_psp.io.sources.sparse import open_sparse
 
 _SPARSE_COPIES = 5  # of a sparse matrix in memory: as stored, by columns and by rows, with wider row numbers
@@ -39,10 +39,6 @@ def open_mat(place: Place, options: Options) -> Source:
     except KindError as error:
         raise SourceError(
             f"{place.name} cannot be used as a table, because {error}: choose another variable ({place.name}::NAME)."
-        ) from None
-    except MatError as error:
-        raise SourceError(
-            f"{place.name} cannot be read as a MATLAB file ({reason(error)}): it is damaged or something else, so get it again."
         ) from None
     label = f"{place.name}::{name}"
     if issparse(array):

@@ -20,7 +20,7 @@ from online_psp.io.sources.genes import labelled, numbered
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, local
 from online_psp.io.sources.source import Source, SourceError, check_shape, sliced, working_dtype
-from online_psp.io.sources.sparse import damaged, open_sparse, reading
+from online_psp.io.sources.sparse import damaged, open_sparse
 
 _INTEGER = rb"[+-]?\d{1,19}"
 _REAL = rb"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:e[+-]?\d{1,5})?|[+-]?(?:nan|inf(?:inity)?)"
@@ -35,8 +35,7 @@ def open_matrix_market(place: Place, options: Options) -> Source:
     """Open a file: coordinates give sparse rows, a dense array gives dense rows."""
     name = place.name
     beside = None if place.path is None else _beside(place.path)
-    with reading(name, _KIND):
-        matrix = _read(place, options)
+    matrix = _read(place, options)
     if isinstance(matrix, np.ndarray):
         total, features = check_shape(matrix.shape, name)
         found = Source(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import numbers
 import os
 import sys
@@ -247,11 +248,11 @@ def _open_places(places: list[Place], options: Options, name: str) -> Source:
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    if place.remote is not None and place.short.lower().endswith(".zarr"):
-        return ZARR.open(place, options)
     named, zipped = by_name(place.short), place.short.lower().endswith(".zip")
     found: Format | str | None = RAW
-    if options.features is None or zipped:
+    if named is ZARR:
+        found = ZARR
+    elif options.features is None or zipped:
         looked = by_content(place)
         binary = named is RAW and not place.short.lower().endswith(".dat")
         of_name = looked is None or named not in (None, RAW, TEXT) or (looked in (TEXT, JSON) and (binary or named is TEXT))
@@ -269,10 +270,22 @@ def _open_place(place: Place, options: Options) -> Source:
         )
     if options.member is not None and not found.member:
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
-    source = found.open(place, options)
+    source = _opened(found, place, options)
     if found is not named:
         source.notes.append(f"read as {found.name}, by its first bytes")
     return source
+
+
+def _opened(format_: Format, place: Place, options: Options) -> Source:
+    """Open a file of a known format; whatever a library raises for a damaged one becomes one sentence."""
+    try:
+        return format_.open(place, options)
+    except (SourceError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # where calamine panics, that is no Exception
+        if isinstance(error, OSError) and error.errno == errno.EACCES:
+            raise
+        raise SourceError(f"{place.name} cannot be read as {format_.name} ({reason(error)}).") from None
 
 
 def _open_zip(place: Place, options: Options) -> Source:
@@ -288,7 +301,7 @@ def _open_zip(place: Place, options: Options) -> Source:
 
 def _open_folder(path: Path, options: Options) -> Source:
     if path.name.lower().endswith(".zarr") or any((path / mark).exists() for mark in ("zarr.json", ".zarray", ".zgroup")):
-        return ZARR.open(Place(str(path), lambda: path.open("rb"), path), options)
+        return _opened(ZARR, Place(str(path), lambda: path.open("rb"), path), options)
     files = files_in(path)
     if (matrix := is_ten_x_folder(path)) is not None:
         return _open_place(local(matrix), options)

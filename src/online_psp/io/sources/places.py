@@ -220,11 +220,8 @@ def files_in(folder: Path) -> list[Path]:
 
 def zip_members(place: Place) -> list[str]:
     """The files in an archive, in natural order."""
-    try:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        raise SourceError(f"{place.name} is not a whole zip archive ({reason(error)}).") from None
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
     return natural(name for name in names if not any(part.startswith((".", "__")) for part in name.split("/")))
 
 
