@@ -154,12 +154,12 @@ def listing(names: Sequence[str] | None, count: int) -> str:
     return f"{count} column{'s' if count != 1 else ''}{shown}"
 
 
-def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str) -> str:
+def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str, hint: str = "") -> str:
     """A sentence about text columns, given an example from each, and what to do about them."""
     wrong = list(examples)
     named = ", ".join(f"{at} ({names[at]!r})" if names else str(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
     one = len(wrong) == 1
-    said = f"column{'' if one else 's'} {named} {'is' if one else 'are'} text ({examples[wrong[0]][:40]!r}, …)"
+    said = f"column{'' if one else 's'} {named} {'is' if one else 'are'} text ({examples[wrong[0]][:40]!r}, …){hint}"
     if len(wrong) == len(features):
         return f"{name} has no numbers in its first rows: {said}."
     return (

@@ -223,13 +223,13 @@ def _is_decimal_column(lines: list[str]) -> bool:
 
 def _lead(table: list[Cells]) -> int:
     """Number of lines of words before the table: with another number of cells, or with most of them empty."""
-    width = _width(table)
-    titles = list(
-        itertools.takewhile(lambda cells: abs(len(cells) - width) > 1 or 2 * sum(cell != "" for cell in cells) < width, table[:-1])
-    )
-    if width < 2 or len(titles) > MOST_LEAD or any(may_be_number(cells[0]) for cells in titles):
-        return 0
-    return len(titles)
+    width, count = _width(table), 0
+    for cells in table[:-1]:
+        words = any(not may_be_number(cell) for cell in cells if cell not in NA) or not any(cells)
+        if not words or (abs(len(cells) - width) <= 1 and 2 * sum(cell != "" for cell in cells) >= width):
+            break
+        count += 1
+    return count if width > 1 and count <= MOST_LEAD and not any(may_be_number(cells[0]) for cells in table[:count]) else 0
 
 
 def _width(table: list[Cells]) -> int:

@@ -23,7 +23,8 @@ def open_json_lines(feed: Feed, options: Options) -> Source:
     if not lines:
         raise EmptySourceError(f"{feed.name} is empty.")
     first = [_parsed(line.encode()) for line in lines]
-    if "".join(lines[:2]).strip()[:2] in ("[{", "[[", "[", "{") or (len(first) == 1 and _is_table(first[0])):
+    start = "".join("".join(lines[:2]).split())
+    if start.startswith(("[{", "[[")) or lines[0].strip() in ("[", "{") or (len(first) == 1 and _is_table(first[0])):
         raise UnknownSourceError(
             f"{feed.name} is one JSON array or object with all rows in it; write JSON lines, one object or list a line "
             "(pandas: to_json(orient='records', lines=True))."
@@ -58,7 +59,8 @@ def _is_table(cells: Any) -> bool:
         return False
     lists = [value for value in cells.values() if isinstance(value, list)]
     nested = any(isinstance(each, list | dict) for value in lists for each in value[:1])
-    return nested or len(lists) == len(cells) > 1 or all(key.rpartition(".")[2].isdecimal() for key in cells)
+    columns = len(lists) == len(cells) > 1 and len(set(map(len, lists))) == 1
+    return nested or columns or all(key.rpartition(".")[2].isdecimal() for key in cells)
 
 
 def _parsed(line: bytes) -> Any:

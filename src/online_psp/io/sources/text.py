@@ -264,7 +264,7 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
                 "another (--delimiter)."
             )
         hint = _hint(dialect, next(iter(wrong.values())))
-        raise SourceError(text_columns(wrong, choice.features, names, feed.name) + (f" Or{hint}." if "thousands" in hint else ""))
+        raise SourceError(text_columns(wrong, choice.features, names, feed.name, hint if "thousands" in hint else ""))
     chosen = [names[at] for at in choice.features] if names else None
     header = "no" if names is None else "yes" if dialect.header else "in a comment"
     notes.insert(0, f"header: {header}, {listing(chosen, len(choice.features))}")
