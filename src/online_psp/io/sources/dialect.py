@@ -310,7 +310,8 @@ def _counts(found: Dialect, first: Cells, rows: list[Cells], numeric: list[int])
         return False
     even = bool(np.ptp(steps) <= 1e-6 * np.abs(scale).max()) if len(steps) else True
     fractions = any(not re.fullmatch(r"-?\d+", row[at]) for row in rows for at in columns)
-    plain = unnamed or ((steps == 1).all() and scale[0] >= 0) or (fractions and len(values) > 3)
+    counted = way > 0 and all(first[at].isdecimal() for at in columns) and (unnamed or (steps == 1).all())
+    plain = counted or (fractions and len(values) > 3)
     if not (even and plain) and not (len(values) >= _SURE_CELLS and len(rows) >= _SURE_ROWS):
         return False
     shown = ", ".join(first[at] for at in columns[:3])

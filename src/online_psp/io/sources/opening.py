@@ -88,8 +88,10 @@ def open_source(
         Columns to learn from, or to leave out.
     header : bool, optional
         Whether text begins with column names; detected by default.
-    delimiter, decimal, thousands, comment, skip_rows, encoding : optional
+    delimiter, decimal, comment, skip_rows, encoding : optional
         Format of text; detected from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
+    thousands : str, optional
+        Sign between thousands in text; none by default.
     na_values : sequence of str, optional
         Texts that stand for missing values, besides the usual ones.
     ids : columns, optional
