@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import zipfile
 from pathlib import Path
@@ -221,3 +222,11 @@ def test_a_line_of_units_is_a_bad_row(tmp_path: Path) -> None:
     assert source.feature_names == ["a", "b"]
     assert block.rows.tolist() == [[1, 2], [3, 4]]
     assert [bad.row for bad in block.bad] == [1]
+
+
+def test_the_file_that_is_cut_short_is_named_among_several(tmp_path: Path) -> None:
+    text = "a,b\n" + "".join(f"{i},{i * i % 7}.5\n" for i in range(200_000))
+    for i in range(3):
+        (tmp_path / f"{i}.csv.gz").write_bytes(gzip.compress(text.encode())[: -100 if i == 1 else None])
+    with pytest.raises(SourceError, match=r"1\.csv\.gz, after row \d+: the data cannot be read \(Compressed file ended"):
+        list(open_source(tmp_path).blocks())

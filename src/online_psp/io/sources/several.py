@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError
+from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, unreadable
 
 Open = Callable[[list[str] | None], Source]
 """Opens a file, with its columns in the given order, if one is given."""
@@ -41,11 +41,16 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
                 inner, file = Mark(inner.row - totals[file]), file + 1
         for i, source in enumerate(sources[file:], file):
             told = len(source.warnings)
-            for chunk in source.read(inner):
-                marks = np.zeros((chunk.length, 5), dtype=np.int64) if chunk.marks is None else chunk.marks
-                marks[:, 0], marks[:, 1] = i, inner.row + 1 + np.arange(chunk.length)
-                inner = inner._replace(row=inner.row + chunk.length)
-                yield chunk._replace(marks=marks)
+            try:
+                for chunk in source.read(inner):
+                    marks = np.zeros((chunk.length, 5), dtype=np.int64) if chunk.marks is None else chunk.marks
+                    marks[:, 0], marks[:, 1] = i, inner.row + 1 + np.arange(chunk.length)
+                    inner = inner._replace(row=inner.row + chunk.length)
+                    yield chunk._replace(marks=marks)
+            except SourceError:
+                raise
+            except Exception as error:
+                raise unreadable(source.name, inner.row, error) from None
             warnings.extend(source.warnings[told:])
             inner = Mark()
 

@@ -291,10 +291,7 @@ class Source:
             except Exception as error:  # a library may raise anything for a damaged file
                 if self.foreign and not isinstance(error, MemoryError):
                     raise
-                why = f"the data cannot be read ({reason(error)})"
-                if isinstance(error, MemoryError):
-                    why = "there is not enough memory to read on; try fewer at a time (--set block=…)"
-                raise SourceError(f"{self.name}, after row {at}: {why}.") from None
+                raise unreadable(self.name, at, error) from None
             if chunk is None:
                 empty = empty or Chunk(0, np.zeros((0, self.features), self.dtype))
                 yield empty
@@ -549,6 +546,14 @@ def reason(error: BaseException) -> str:
     """The message of an error, in one line."""
     text = " ".join((str(error).splitlines() or [""])[0].split()).rstrip(".")
     return text[:300] if text else type(error).__name__
+
+
+def unreadable(name: str, row: int, error: Exception) -> SourceError:
+    """The error for data that a library fails to read on."""
+    why = f"the data cannot be read ({reason(error)})"
+    if isinstance(error, MemoryError):
+        why = "there is not enough memory to read on; try fewer at a time (--set block=…)"
+    return SourceError(f"{name}, after row {row}: {why}.")
 
 
 def sparse_block_rows(rows: int, entries: int) -> int:
