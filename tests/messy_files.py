@@ -139,6 +139,11 @@ def lines_to_skip(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", ["1,2", "3,4", *lines(X)])
 
 
+@case(skip_rows=2, names=None)
+def lines_to_skip_without_names(folder: Path, X: Floats) -> Any:
+    return put(folder / "x.csv", ["1,2,3,4,5", "3,4,5,6,7", *lines(X, names=None)])
+
+
 @case(notes="delimiter ';'")
 def excel_sep_line(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", ["sep=;", *lines(X, ";")])

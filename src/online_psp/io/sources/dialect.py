@@ -162,20 +162,20 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
     if len(delimiter) != 1:
         raise UnknownSourceError(f"A delimiter is one character, or 'tab' or 'whitespace'; got {delimiter!r}.")
     table = [split(line, delimiter) for _, line in numbered]
-    lead = 0 if options.skip_rows is not None or options.header is False else _lead(table)
+    lead = 0 if options.skip_rows is not None else _lead(table)
     signs = _signs(table[lead:], delimiter, options, name)
     found = Dialect(delimiter, signs, comment, NA | frozenset(options.na_values or ()))
     _describe(found, table[lead:], options.header)
     if lead:
         above = table[lead - 1]
-        if not found.header and len(above) > 1 and all(map(found.is_text, above)):
+        if not found.header and options.header is None and len(above) > 1 and all(map(found.is_text, above)):
             raise SourceError(
                 f"{name}, line {numbered[lead - 1][0]}: there are {len(above)} names above rows of {found.width} values; are its commas "
                 f"decimal signs as well as delimiters? Otherwise --set skip_rows={numbered[lead - 1][0]}."
             )
         found.notes.append(f"{lead} line{'s' if lead != 1 else ''} before the table skipped (--set skip_rows=…)")
     first_row = lead + found.header
-    found.lead = numbered[first_row - 1][0] if first_row else 0
+    found.lead = numbered[first_row - 1][0] if first_row else skip
     if comment and not found.header and options.header is None:
         start = numbered[first_row][0] - 1
         _names_from_comment(found, next((line for end, line in zip(ends, lines, strict=True) if end == start), ""))
