@@ -2,7 +2,7 @@
 
 A field ``W: Annotated[Array, "K", "D"]`` is an array of that shape, in the precision of the model; ``Floats`` is always float64. Letters
 without a known size take it from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
-them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples are stored as JSON.
+them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples and tuples of them are stored as JSON.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays, by dotted names, and JSON of a NamedTuple."""
     arrays: dict[str, Array] = {}
     values: dict[str, Any] = {}
-    for name, value in state._asdict().items():
+    fields = state._asdict() if hasattr(state, "_asdict") else {str(i): each for i, each in enumerate(state)}
+    for name, value in fields.items():
         if isinstance(value, np.ndarray):
             arrays[name] = value
-        elif hasattr(value, "_asdict"):
+        elif isinstance(value, tuple):
             inner, values[name] = flatten(value)
             arrays |= {f"{name}.{key}": array for key, array in inner.items()}
         else:
@@ -46,13 +47,13 @@ def _field(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: A
         return None if absent else _field(inner, name, fields, sizes, dtype)
     if get_origin(hint) is Annotated:
         return _array(hint, name, fields, sizes, dtype)
+    if get_origin(hint) is tuple:  # of states whose sizes differ
+        inside, each = fields.under(name), get_args(hint)[0]
+        return tuple(_field(each, str(i), inside, {"D": sizes["D"]}, dtype) for i in range(len(inside.values)))
     if hasattr(hint, "_fields"):
         return unflatten(hint, fields.under(name), sizes, dtype)
-    if hint is int:
-        return fields.count(name)
-    if hint is float:
-        return fields.number(name)
-    return fields.value(name, hint)
+    numbers: dict[Any, Any] = {int: fields.count, float: fields.number}
+    return numbers[hint](name) if hint in numbers else fields.value(name, hint)
 
 
 def _array(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Array:
