@@ -46,17 +46,17 @@ def lakhs(value: float) -> str:
 # Read
 
 
-@case(notes="thousands '’'", exclude="big")
+@case(notes="thousands '’'", exclude="big", thousands="’")
 def swiss_thousands(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", thousands(X, "\u2019"))
 
 
-@case(notes="thousands", exclude="big")
+@case(notes="thousands", exclude="big", thousands="\u2009", decimal=",")
 def thin_spaces_between_thousands(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", thousands(X, "\u2009", ","))
 
 
-@case(notes="thousands ','", exclude="big")
+@case(notes="thousands ','", exclude="big", thousands=",")
 def indian_thousands(folder: Path, X: Floats) -> Any:
     assert lakhs(1234567.5) == "12,34,567.500000"
     text = lines(X)
@@ -73,12 +73,12 @@ def dashes_for_minus_in_german(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", written(X, ";", lambda value: repr(value).replace("-", "\u2013").replace(".", ",")))
 
 
-@case(notes="encoding utf-16-le, by its zero bytes")
+@case(encoding="utf-16-le")
 def utf_16_without_a_mark(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X), encoding="utf-16-le")
 
 
-@case(notes="encoding utf-16-be, by its zero bytes")
+@case(r"x\.csv has zero bytes in it, .* its encoding must be named \(--set encoding=utf-16-le, …\)")
 def utf_16_the_other_way_without_a_mark(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", lines(X), encoding="utf-16-be")
 
@@ -94,26 +94,26 @@ def byte_order_marks_where_files_were_joined(folder: Path, X: Floats) -> Any:
     return put(folder / "x.csv", ["\ufeff" + text[0], *text[1:31], "\ufeff" + text[31], *text[32:]])
 
 
-@case(notes="1 line of words below the names")
+@case(r"x\.txt, row 1 \(line 2\): it has 1 value where 5 are expected \('-----")
 def a_line_drawn_below_the_names_by_postgres(folder: Path, X: Floats) -> Any:
     text = lines(X, " | ")
     return put(folder / "x.txt", [text[0], "+".join(["-" * 10] * 5), *text[1:]])
 
 
-@case(notes="an empty last column")
+@case(r"x\.txt, row 1 \(line 3\): it has 1 value where 7 are expected")
 def a_table_drawn_by_mysql(folder: Path, X: Floats) -> Any:
     rule = "+" + "+".join(["-" * 10] * 5) + "+"
     framed = [f"| {line} |" for line in lines(X, " | ")]
     return put(folder / "x.txt", [rule, framed[0], rule, *framed[1:]])
 
 
-@case(notes="1 line before the table skipped")
+@case(r"x\.csv, row 1 \(line 2\): it has the text 'depth' .* right below the names \(--set skip_rows=1 if these are the names\)")
 def names_of_groups_that_repeat(folder: Path, X: Floats) -> Any:
     pd.DataFrame(X, columns=pd.MultiIndex.from_arrays([["a", "a", "b", "b", "b"], NAMES])).to_csv(folder / "x.csv", index=False)
     return folder / "x.csv"
 
 
-@case(notes="1 line before the table skipped")
+@case(skip_rows=1)
 def names_of_groups_that_repeat_beside_an_index(folder: Path, X: Floats) -> Any:
     pd.DataFrame(X, columns=pd.MultiIndex.from_arrays([["a", "a", "b", "b", "b"], NAMES])).to_csv(folder / "x.csv")
     return folder / "x.csv"
@@ -134,7 +134,7 @@ def excel_with_german_text(folder: Path, X: Floats) -> Any:
     return folder / "x.xlsx"
 
 
-@case(notes="5 names: depth, speed, heat, load")
+@case(names=None)
 def hdf5_of_pandas(folder: Path, X: Floats) -> Any:
     return frame_of_pandas(folder, X, [slice(0, 5)])
 
@@ -256,7 +256,7 @@ def gzipped_twice(folder: Path, X: Floats) -> Any:
     return folder / "x.csv.gz"
 
 
-@case(r"x\.h5 is a frame of pandas, whose columns are in several arrays or in records: write it as Parquet")
+@case(r"x\.h5 has 2 tables \(df/block0_values .*; name the one to read")
 def hdf5_of_pandas_with_columns_of_two_types(folder: Path, X: Floats) -> Any:
     return frame_of_pandas(folder, X, [slice(0, 3), slice(3, 5)])
 

@@ -118,7 +118,7 @@ READING: dict[str, Option] = {
     "max_memory": Option(str, "Memory for a block of rows (500M, 2G); a quarter of RAM by default.", convert=_bytes),
     "skip_rows": Option(int, "Number of lines to skip at the beginning of text.", least=0),
     "time_axis": Option(int, "Axis of rows in a 3-D array: 0, or 2 for a movie H×W×T.", least=0),
-    "thousands": Option(str, "Sign between thousands in text, as in 1,234.5 (detected)."),
+    "thousands": Option(str, "Sign between thousands in text, as in 1,234.5."),
 }
 
 #: Parameters of `OnlinePCA`.

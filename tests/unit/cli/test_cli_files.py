@@ -204,16 +204,6 @@ def test_a_model_does_not_go_to_standard_output(table: Path, tmp_path: Path, mon
     assert not (tmp_path / "-").exists()
 
 
-def test_options_without_effect_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "x.npy"
-    np.save(path, clean())
-    code, _, err = run(
-        "fit", path, "-k", 2, "-o", tmp_path / "m.psp", "-q", "--set", "skip_rows=3", "--na-values", "-999", "--delimiter", ";"
-    )
-    assert code == 0
-    assert err.splitlines() == [f"psp: {option} is for text, and has no effect on {path}" for option in ("delimiter", "skip_rows")]
-
-
 def test_rows_of_a_workbook_that_are_skipped_are_part_of_a_run(tmp_path: Path) -> None:
     """Other rows would follow on those that were learned."""
     book = pytest.importorskip("openpyxl").Workbook()

@@ -60,7 +60,7 @@ def test_all_of_them_give_the_same_rows_from_any_row_on(make: Callable[[], Any])
         assert blocks[0].ids[0, 0] == f"p{start}"
     if make is not batches:
         np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks()]), clean())
-    with pytest.raises(SourceError, match=r"column 2 \('who'\) is of .*string.*, not numbers: leave it out \(--exclude who\)"):
+    with pytest.raises(SourceError, match=r"column 2 \('who'\) is of .*string.*, not numbers: leave it out \(--exclude 2\)"):
         open_source(make())
 
 

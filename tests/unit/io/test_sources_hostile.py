@@ -157,12 +157,12 @@ class Marker:
 
 def test_a_codec_that_runs_code_is_not_run(tmp_path: Path) -> None:
     store = tmp_path / "x.zarr"
-    for compressor, filters in (({"id": "pickle"}, None), (None, [{"id": "pickle"}]), ({"id": "json2"}, None)):
+    for compressor, filters in (({"id": "pickle"}, None), (None, [{"id": "pickle"}])):
         store.mkdir(exist_ok=True)
         metadata = {"chunks": [2, 2], "compressor": compressor, "dtype": "<f8", "fill_value": 0, "filters": filters, "order": "C"}
         (store / ".zarray").write_text(json.dumps({**metadata, "shape": [2, 2], "zarr_format": 2}))
         (store / "0.0").write_bytes(pickle.dumps(Marker(str(tmp_path / "ran"))))
-        refused(store, r"x\.zarr is stored with the codec '(pickle|json2)', which is not run here")
+        refused(store, r"x\.zarr is stored with the codec 'pickle', which is not run here")
         assert not (tmp_path / "ran").exists()
 
 
@@ -196,9 +196,6 @@ def test_parts_of_a_virtual_table_that_are_missing(tmp_path: Path) -> None:
     assert sum(block.length for block in open_source(tmp_path / "all.h5").blocks()) == 120
     (tmp_path / "part1.h5").unlink()
     refused(tmp_path / "all.h5", r"all\.h5::/x is put together from other files, and part1\.h5 is not there")
-    with h5py.File(tmp_path / "part1.h5", "w") as file:
-        file["y"] = X
-    refused(tmp_path / "all.h5", r"part1\.h5 has no x")
 
 
 # Damage
@@ -295,7 +292,7 @@ def test_a_parquet_file_whose_columns_contradict_their_statistics_is_damaged(tmp
     optional = b"%\x02\x18\x02x2"
     assert data.count(optional) == 1, "the footer is written in another way than it was: the test has to find the column anew"
     path.write_bytes(data.replace(optional, b"%\x00\x18\x02x2"))
-    refused(path, "cannot be read|not a whole Parquet", max_memory=max_memory)
+    refused(path, "cannot be read", max_memory=max_memory)
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_memory", "1G"), ("max_memory", True), ("features", "3")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import zipfile
 from pathlib import Path
@@ -172,22 +173,10 @@ def test_thousands_by_every_sign(tmp_path: Path, sign: str, decimal: str) -> Non
     path = tmp_path / "x.csv"
     path.write_text("\n".join(["\t".join("abcde"), *map("\t".join, cells)]) + "\n")
     told: dict[str, Any] = {"thousands": sign, "decimal": decimal}
-    for options in ({}, told):
-        source = open_source(path, **options)
-        np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(7)]), X, err_msg=f"{options}: {source.notes}")
-
-
-def test_columns_that_count_are_told(tmp_path: Path) -> None:
-    """A named column of row numbers or times is learned, and said to be; nothing is said where it is left out or does not go on evenly."""
-    path = tmp_path / "x.csv"
-    X = clean()
-    path.write_text("id,time,a\n" + "".join(f"{i},{i / 10:.1f},{value}\n" for i, value in enumerate(X[:, 0].tolist())))
-    said = open_source(path).warnings
-    assert [re.sub(r" \(.*", "", each) for each in said] == ["column 0", "column 1"], said
-    assert "counts evenly (0, 1, 2, …)" in said[0]
-    assert open_source(path, exclude="id", time_column="time").warnings == []
-    path.write_text("a,b\n" + "".join(f"{i + (i == 30)},{value}\n" for i, value in enumerate(X[:, 0].tolist())))
-    assert open_source(path).warnings == []
+    with pytest.raises(SourceError, match=r"(is|are) text"):
+        open_source(path)
+    source = open_source(path, **told)
+    np.testing.assert_array_equal(np.concatenate([block.rows for block in source.blocks(7)]), X, err_msg=str(source.notes))
 
 
 def test_a_json_list_that_is_missing_in_the_first_row_is_a_bad_row(tmp_path: Path) -> None:
@@ -198,89 +187,12 @@ def test_a_json_list_that_is_missing_in_the_first_row_is_a_bad_row(tmp_path: Pat
     assert [bad.row for bad in block.bad] == [1]
 
 
-def test_a_file_that_is_given_twice_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("a,b\n1,2\n4,3\n")
-    source = open_source([path, path])
-    assert sum(block.length for block in source.blocks()) == 4
-    assert any("x.csv is given more than once; its rows count as often" in said for said in source.warnings)
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_columns_that_are_no_features_are_told(tmp_path: Path, ending: str) -> None:
-    """Row numbers and labels are learned, and said to be; not so what only looks a little like them."""
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {
-            "n": np.arange(40) * 2,
-            "customerId": rng.permutation(280)[:40],
-            "grid": rng.permutation(280)[:40],
-            "depth": rng.standard_normal(40),
-        }
-    )
-    path = tmp_path / f"x.{ending}"
-    if ending == "csv":
-        frame.to_csv(path, index=False)
-    elif ending == "jsonl":
-        frame.to_json(path, orient="records", lines=True)
-    else:
-        frame.to_parquet(path)
-    said = open_source(path).warnings
-    assert len(said) == 2, said
-    assert "column 0 ('n') counts evenly (0, 2, 4, …)" in said[0]
-    assert "column 1 ('customerId') has whole numbers" in said[1]
-    assert open_source(path, exclude=["n", "customerId"]).warnings == []
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_columns_that_are_empty_are_told(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"x.{ending}"
-    if ending == "csv":
-        path.write_text("a,notes,b\n" + "".join(f"{i * i},,{-i}\n" for i in range(5)))
-    else:
-        path.write_text("".join(f'{{"a": {i * i}, "notes": null, "b": {-i}}}\n' for i in range(5)))
-    assert any("column 1 ('notes') is empty in all of the first 5 rows (--exclude 1" in said for said in open_source(path).warnings)
-    assert open_source(path, exclude="notes").warnings == []
-
-
-def test_copies_in_a_folder_are_told(tmp_path: Path) -> None:
-    text = "a,b\n1,2\n4,3\n"
-    for name in ("x.csv", "x (1).csv"):
-        (tmp_path / name).write_text(text)
-    assert any(
-        "begin and end with the same bytes; if one is a copy, its rows count twice" in said for said in open_source(tmp_path).warnings
-    )
-    (tmp_path / "x (1).csv").write_text(text.replace("3", "5"))
-    assert open_source(tmp_path).warnings == []
-
-
 def test_names_of_genes_of_raw_counts(tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata")
     cells = anndata.AnnData(np.abs(clean()), var=pd.DataFrame(index=list("abcde")))
     cells.raw = cells.copy()
     cells[:, :3].copy().write_h5ad(tmp_path / "x.h5ad")
     assert open_source(f"{tmp_path / 'x.h5ad'}::raw/X").feature_names == list("abcde")
-
-
-@pytest.mark.parametrize("rows", [1, 4])
-def test_a_named_index_of_few_rows_is_told(tmp_path: Path, rows: int) -> None:
-    """As pandas writes it; too few rows, or a pipe, do not show that it counts."""
-    frame = pd.DataFrame(clean()[:rows, :2], columns=["a", "b"]).rename_axis("id")
-    frame.to_csv(tmp_path / "x.csv")
-    (said,) = open_source(tmp_path / "x.csv").warnings
-    assert said.startswith("column 0 ('id') has whole numbers (0"), said
-    assert open_source(tmp_path / "x.csv", exclude="id").warnings == []
-
-
-@pytest.mark.parametrize("line", ['{"a": 1, "a": 2, "b": 3}', '{"b": 1, "a": {"x": 1, "x": 2}}', '{"a": 5, "b": "1:2", "a" : 7}'])
-def test_a_name_that_comes_twice_in_a_json_object_is_a_bad_row(tmp_path: Path, line: str) -> None:
-    """The parser keeps the last of them without a word."""
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"a": 1, "b": 2}\n{"b": 2.5, "a": 3}\n' + line + "\n")
-    (block,) = open_source(path).blocks()
-    assert block.rows.tolist() == [[1, 2], [3, 2.5]]
-    (bad,) = block.bad
-    assert (bad.row, bad.problem) == (3, f"has {'x' if 'x' in line else 'a'!r} twice")
 
 
 def test_words_for_yes_and_no_are_parsed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,3 +212,21 @@ def test_a_workbook_that_unpacks_to_more_than_is_allowed(tmp_path: Path) -> None
         book.writestr("xl/sharedStrings.xml", " " * 50_000_000)
     with pytest.raises(SourceError, match=r"the workbook, which is read as a whole, would take 50\.0 MB"):
         open_source(tmp_path / "x.xlsx", max_memory=1 << 24)
+
+
+def test_a_line_of_units_is_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\nm,s\n1,2\n3,4\n")
+    source = open_source(path)
+    (block,) = source.blocks()
+    assert source.feature_names == ["a", "b"]
+    assert block.rows.tolist() == [[1, 2], [3, 4]]
+    assert [bad.row for bad in block.bad] == [1]
+
+
+def test_the_file_that_is_cut_short_is_named_among_several(tmp_path: Path) -> None:
+    text = "a,b\n" + "".join(f"{i},{i * i % 7}.5\n" for i in range(200_000))
+    for i in range(3):
+        (tmp_path / f"{i}.csv.gz").write_bytes(gzip.compress(text.encode())[: -100 if i == 1 else None])
+    with pytest.raises(SourceError, match=r"1\.csv\.gz, after row \d+: the data cannot be read \(Compressed file ended"):
+        list(open_source(tmp_path).blocks())

@@ -153,10 +153,9 @@ def test_names_and_numbers_of_a_pipe_do_not_depend_on_how_it_comes(pipe: BinaryI
 
 
 @pytest.mark.parametrize("lead", [b"Report of May\n\n", b"", b"# made by a machine\n"])
-@pytest.mark.parametrize("units", [b"", b"m,s,K\n"])
-def test_lines_of_words_do_not_hide_the_rows_of_a_slow_pipe(pipe: BinaryIO, lead: bytes, units: bytes) -> None:
+def test_lines_of_words_do_not_hide_the_rows_of_a_slow_pipe(pipe: BinaryIO, lead: bytes) -> None:
     """As many lines are waited for as it takes, and what is found does not depend on how they come."""
-    data = lead + HEADER + units + b"1.5,2,3\n4,5,6\n7,8,9"
+    data = lead + HEADER + b"1.5,2,3\n4,5,6\n7,8,9"
 
     def write() -> None:
         for at in range(len(data)):
@@ -181,8 +180,6 @@ def test_compressed_raw_rows_are_no_numbers(tmp_path: Path, packed: str) -> None
         data = pytest.importorskip("pyarrow").compress(X.tobytes(), "zstd", asbytes=True)
     else:
         data = {"gz": gzip, "bz2": bz2, "xz": lzma}[packed].compress(X.tobytes())
-    (tmp_path / f"x.bin.{packed}").write_bytes(data)
-    np.testing.assert_array_equal(open_source(tmp_path / f"x.bin.{packed}", features=4).gather(), X)
     (tmp_path / "x.bin").write_bytes(data)
     with pytest.raises(SourceError, match=r"x\.bin is compressed, and raw rows are read as they are"):
         open_source(tmp_path / "x.bin", features=1, dtype="uint8")
@@ -208,7 +205,7 @@ def arrow(path: Path) -> None:
     ("make", "said"),
     [
         (matrix_market, r"of a kind that must be searched \(matrix market\)"),
-        (json_array, "standard input is one JSON array; write JSON lines"),
+        (json_array, "standard input is one JSON array or object with all rows in it; write JSON lines"),
         (a_pickle, "standard input is a pickle, which is not read here"),
         (arrow, r"of a kind that must be searched \(arrow\)"),
     ],

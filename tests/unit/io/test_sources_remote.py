@@ -113,7 +113,7 @@ def test_formats_by_http(server: str, name: str) -> None:
 
 
 def test_what_cannot_be_had_by_http(server: str) -> None:
-    with pytest.raises(SourceError, match=r"x\.npz is not a whole \.npz file \(The HTTP server doesn't appear to support range requests"):
+    with pytest.raises(SourceError, match=r"x\.npz cannot be read as npz \(The HTTP server doesn't appear to support range requests"):
         open_source(f"{server}/x.npz::a")
     with pytest.raises(SourceError, match=rf"{server}/none\.csv cannot be opened"):
         open_source(f"{server}/none.csv")

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import shutil
+import io
 import struct
-import tempfile
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from online_psp.io.sources.options import Options
-from online_psp.io.sources.places import COMPRESSED, Place, exactly, in_zip
+from online_psp.io.sources.places import Place, compression, exactly, in_zip
 from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Reader, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 _SLAB_BYTES = 1 << 25
 _USUAL_NAMES = ("X", "fea", "data")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PACKED = re.compile(  # more of it than the first bytes, which numbers may have too
-    rb"\x1f\x8b\x08[\0-\x1f].{4}[\0\2\4][\0-\x0d\xff]|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd", re.DOTALL
-)
 
 
 class Header(NamedTuple):
@@ -46,21 +41,16 @@ def open_npz(place: Place, options: Options) -> Source:
     """Open one array of an archive, decompressed as it is read; or a sparse matrix."""
     from online_psp.io.sources.sparse import is_sparse_npz, open_sparse_npz
 
-    try:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
-            if options.member is None and is_sparse_npz(names):
-                return open_sparse_npz(place, names, options)
-            if not names:
-                raise SourceError(f"{place.name} is empty: it has no array.")
-            shapes = {}
-            for name in names if options.member is None else ():
-                with archive.open(f"{name}.npy") as entry:
-                    shapes[name] = npy_header(entry, f"{place.name}::{name}").shape
-    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        if isinstance(error, SourceError):
-            raise
-        raise SourceError(f"{place.name} is not a whole .npz file ({reason(error)}).") from None
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        names = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+        if options.member is None and is_sparse_npz(names):
+            return open_sparse_npz(place, names, options)
+        if not names:
+            raise SourceError(f"{place.name} is empty: it has no array.")
+        shapes = {}
+        for name in names if options.member is None else ():
+            with archive.open(f"{name}.npy") as entry:
+                shapes[name] = npy_header(entry, f"{place.name}::{name}").shape
     chosen = choose_table(place.name, shapes or dict.fromkeys(names, ()), options.member, "array")
     inside = in_zip(place, f"{chosen}.npy")
     inside.name = f"{place.name}::{chosen}"
@@ -93,14 +83,9 @@ def _shaped(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
 
 def npy_header(file: IO[bytes], name: str) -> Header:
     """Read the header of an ``.npy`` file. The file is then at its data."""
-    try:
-        version = np.lib.format.read_magic(file)
-        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, kind = reader(file)
-    except SourceError:
-        raise
-    except Exception as error:  # headers are parsed as Python literals, which fail in many ways
-        raise SourceError(f"{name} is not a whole .npy file of numbers ({reason(error)}).") from None
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, kind = reader(file)
     if any(size < 0 for size in shape):
         raise SourceError(f"{name} is not an array of numbers (its shape is {shape}).")
     if kind.hasobject:
@@ -144,16 +129,10 @@ def open_raw(place: Place, options: Options) -> Source:
         kind = np.dtype(np.float64 if options.dtype is None else options.dtype)
     except TypeError as error:
         raise UnknownSourceError(f"{place.name}: there is no type {options.dtype!r} ({reason(error)}).") from None
-    row = options.features * kind.itemsize
-    if place.short.lower().endswith(COMPRESSED):
-        with place.clear() as file:
-            size = sum(len(piece) for piece in iter(lambda: file.read(1 << 20), b""))
-    else:
-        place.clear = place.open  # type: ignore[method-assign]  # its bytes are as they are
-        with place.open() as file:
-            if _PACKED.match(file.read(10)):
-                raise SourceError(f"{place.name} is compressed, and raw rows are read as they are: decompress it first.")
-        size = place.size or 0
+    row, size = options.features * kind.itemsize, place.size or 0
+    with place.open() as file:
+        if compression(file.read(6)):
+            raise SourceError(f"{place.name} is compressed, and raw rows are read as they are: decompress it first.")
     if size % row:
         raise SourceError(f"{place.name}, row {size // row + 1}: the file ends in the middle of a row of {options.features} {kind} values.")
     working_dtype(kind, None, place.name)
@@ -200,7 +179,7 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
             raise SourceError(f"{name} has {more} bytes left over after its {total} rows; get it again.")
         if more:
             warnings += [f"{name} goes on for {more} bytes after its array, which were not read"]
-    read: Reader = _rows(place.clear, header.size, dtype, total, features, name, options, places)
+    read: Reader = _rows(place, header.size, dtype, total, features, options, places)
     if by_columns and min(total, features) > 1:
         read = _columns(place, header, total, features, options, places)
     else:
@@ -211,15 +190,13 @@ def source_of_numbers(place: Place, header: Header, kind: str, options: Options,
     )  # fmt: skip
 
 
-def _rows(
-    opened: Callable[[], BinaryIO], start: int, dtype: np.dtype[Any], total: int, features: int, name: str, options: Options, places: Any
-) -> Reader:
+def _rows(place: Place, start: int, dtype: np.dtype[Any], total: int, features: int, options: Options, places: Any) -> Reader:
+    name = place.name
     row = features * dtype.itemsize
     step = max(1, min(PIECE_BYTES, options.max_memory // 4) // max(1, row))
 
     def read(begin: Mark) -> Iterator[Chunk]:
-        with opened() as file:
-            _pass_over(file, start + begin.row * row)
+        with place.clear(start + begin.row * row) as file:
             for at in range(begin.row, total, step):
                 wanted = min(step, total - at) * row
                 data = exactly(file, wanted)
@@ -227,38 +204,27 @@ def _rows(
                     raise SourceError(f"{name} ends after row {at + len(data) // row} of {total}: it is truncated; get it again.")
                 rows = np.frombuffer(data, dtype).reshape(-1, features)
                 yield Chunk(wanted // row, rows if places is None else rows[:, places])
-            if begin.row < total and file.read(1) and not file.seekable():
+            if begin.row < total and place.packed and file.read(1):
                 raise SourceError(f"{name} has bytes left over after its {total} rows; get it again.")
 
     return read
 
 
-def _pass_over(file: BinaryIO, size: int) -> None:
-    """Skip bytes, by reading them if the file cannot seek."""
-    if file.seekable():
-        file.seek(size)
-        return
-    while size > 0 and (part := file.read(min(size, 1 << 20))):
-        size -= len(part)
-
-
 def _columns(place: Place, header: Header, total: int, features: int, options: Options, places: Any) -> Reader:
     """A reader for an array in Fortran order, whose rows are spread over all of it: a stretch of every column is read, and transposed.
 
-    What cannot seek is unpacked first, to a file without a name.
+    What cannot seek is unpacked first, as a whole.
     """
     dtype = header.dtype
-    file: Any
+    size = header.size + total * features * dtype.itemsize
     if place.path is not None and place.packed is None:
-        file = place.path.open("rb", buffering=0)
+        file: Any = place.path.open("rb", buffering=0)
     else:
-        size = total * features * dtype.itemsize
         options.check(size, "the array, which lies by columns and must be unpacked,", place.name)
-        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with place.clear() as packed:
-            shutil.copyfileobj(packed, file, 1 << 20)
-        if file.tell() < header.size + size:
-            raise SourceError(f"{place.name} is not a whole array: it ends after {file.tell()} bytes of {header.size + size}.")
+            file = io.BytesIO(packed.read(size))
+        if len(file.getbuffer()) < size:
+            raise SourceError(f"{place.name} is not a whole array: it ends after {len(file.getbuffer())} bytes of {size}.")
     slab = max(1, min(_SLAB_BYTES, options.max_memory // 4) // (features * dtype.itemsize))
 
     def read(begin: Mark) -> Iterator[Chunk]:

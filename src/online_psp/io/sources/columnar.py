@@ -6,20 +6,19 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources.columns import Choice, choose, times_of, unique
+from online_psp.io.sources.columns import Choice, choose, listing, times_of, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
 from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, reason, working_dtype
-from online_psp.io.sources.suspects import doubts
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 24
 _TOGETHER = 64  # columns to turn into rows at a time
-_LOOKED_AT = 8  # columns of whole numbers to check for row numbers and labels
 
 
 class Batches(NamedTuple):
@@ -35,12 +34,7 @@ class Batches(NamedTuple):
 def open_arrow(place: Place, options: Options) -> Source:
     """Open the numeric columns of a file; a column of lists, all of one length, gives one feature per element."""
     parquet = place.head().startswith(b"PAR1")
-    try:
-        batches = _parquet(place, options) if parquet else _ipc(place)
-    except (SourceError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # errors of Arrow, of the operating system, and those that absurd sizes cause
-        raise SourceError(f"{place.name} is not a whole Parquet or Arrow file ({reason(error)}).") from None
+    batches = _parquet(place, options) if parquet else _ipc(place)
     return source_of_batches(batches, place.name, options, "parquet" if parquet else "arrow", (place,))
 
 
@@ -117,37 +111,24 @@ def open_frame(frame: Any, options: Options, name: str) -> Source:
 
     once = isinstance(frame, pa.RecordBatchReader)
     try:
-        if hasattr(frame, "iloc"):
-            frame = pa.Table.from_pandas(frame, preserve_index=False)
-        elif hasattr(frame, "collect_batches"):
-            schema = frame.head(0).collect().to_arrow().schema
-            return source_of_batches(
-                Batches(schema, None, _lazily(lambda: map(_to_batch, frame.collect_batches()))), name, options, "frame"
-            )
-        elif hasattr(frame, "to_arrow"):
-            frame = frame.to_arrow()
-        if isinstance(frame, pa.Table):
-            table = frame
-
-            def read(columns: list[int], skip: int, size: int) -> Iterator[Any]:
-                return iter(table.select(columns).slice(skip).to_batches(max_chunksize=size))
-
-            return source_of_batches(Batches(table.schema, table.num_rows, read), name, options, "frame")
-        reader = pa.RecordBatchReader.from_stream(frame)
+        if hasattr(frame, "collect_batches"):  # a lazy frame of polars
+            schema, total = frame.head(0).collect().to_arrow().schema, None
+            read = _each_time(lambda: (part.to_arrow().combine_chunks().to_batches()[0] for part in frame.collect_batches()))
+        else:
+            if hasattr(frame, "iloc"):
+                frame = pa.Table.from_pandas(frame, preserve_index=False)
+            elif hasattr(frame, "to_arrow"):
+                frame = frame.to_arrow()
+            first = [pa.RecordBatchReader.from_stream(frame)]  # asked for again, where that is possible
+            schema, total = first[0].schema, getattr(frame, "num_rows", None)
+            read = _each_time(lambda: first.pop() if first else pa.RecordBatchReader.from_stream(frame))
     except pa.ArrowException as error:
         raise SourceError(f"{name} has a column that is not of one type ({reason(error)}).") from None
-    first = [reader]  # the stream is asked for again, where that is possible
-    return source_of_batches(
-        Batches(reader.schema, None, _lazily(lambda: first.pop() if first else pa.RecordBatchReader.from_stream(frame)), once),
-        name, options, "frame",
-    )  # fmt: skip
+    return source_of_batches(Batches(schema, total, read, once), name, options, "frame")
 
 
-def _to_batch(frame: Any) -> Any:
-    return frame.to_arrow().combine_chunks().to_batches()[0]
-
-
-def _lazily(batches: Callable[[], Iterator[Any]]) -> Callable[[list[int], int, int], Iterator[Any]]:
+def _each_time(batches: Callable[[], Iterator[Any]]) -> Callable[[list[int], int, int], Iterator[Any]]:
+    """Read from the beginning whenever rows are asked for."""
     return lambda columns, skip, size: _sliced((batch.select(columns) for batch in batches()), skip, size)
 
 
@@ -157,50 +138,40 @@ def source_of_batches(batches: Batches, name: str, options: Options, kind: str, 
     if not schema.names:
         raise SourceError(f"{name} has no columns.")
     names, _ = unique(schema.names)
-    index = _index_columns(schema)
-    usable = [at for at, each in enumerate(schema.names) if each not in index or options.text.keep_index]
-    choice = choose(options.wanted, names, len(names), name, usable)
-    _refuse_text(schema, names, choice, name)
+    index = set() if options.text.keep_index else _index_columns(schema)
+    choice = choose(options.wanted, names, len(names), name, [at for at, each in enumerate(schema.names) if each not in index])
+    numeric = {at: _numpy_kind(schema.field(at).type) for at in choice.features}
+    if wrong := [at for at, each in numeric.items() if each is None]:
+        at = wrong[0]
+        raise SourceError(
+            f"{name}: column {at} ({names[at]!r}) is of {schema.field(at).type}, not numbers: leave it out (--exclude {at}), or pick the "
+            "columns to read (--columns); --ids carries text through."
+        )
     columns = list(dict.fromkeys([*choice.features, *choice.ids, *([] if choice.time is None else [choice.time])]))
-    kinds = [schema.field(at).type for at in choice.features]
-    read = batches.read
-    seen: list[Any] = []  # of a stream: the first batch, which tells how long lists are
-    stream: Iterator[Any] | None = None
-    if batches.once:
-        stream = batches.read(columns, 0, _BATCH_ROWS)
-        seen = [*itertools.islice(stream, 1)]
-
-    def given(wanted: list[int], skip: int, size: int) -> Iterator[Any]:
-        if stream is None:
-            return batches.read(wanted, skip, size)
-        return (batch.select([columns.index(at) for at in wanted]) for batch in itertools.chain(seen, stream))
-
-    read = given
-    widths = [_width(kind, lambda at=at: read([at], 0, 64), name, names[at]) for kind, at in zip(kinds, choice.features, strict=True)]  # type: ignore[misc]
-    working = working_dtype(np.result_type(*map(_numpy_kind, kinds)), options.dtype, name)
-    table = _Table(name, names, columns, dict(zip(choice.features, widths, strict=True)), working, choice)
-    size = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths) * working.itemsize))
+    read = _held(batches, columns) if batches.once else batches.read
+    widths = {at: _width(schema.field(at).type, partial(read, [at], 0, 64), name, names[at]) for at in choice.features}
+    working = working_dtype(np.result_type(*numeric.values()), options.dtype, name)
+    table = _Table(name, names, columns, widths, working, choice)
+    size = max(1, min(_BATCH_BYTES, options.max_memory // 8) // (sum(widths.values()) * working.itemsize))
+    featured = [names[at] if widths[at] == 1 else f"{names[at]}.{i}" for at in choice.features for i in range(widths[at])]
+    notes = [listing([names[at] for at in choice.features], len(choice.features))]
+    if index:
+        notes.append(f"the row index {', '.join(sorted(index))} of pandas was left out (--set keep_index=yes to learn it)")
 
     def rows(begin: Mark) -> Iterator[Chunk]:
-        for batch in read(columns, begin.row, size):
-            yield table.chunk(batch)
+        yield from map(table.chunk, read(columns, begin.row, size))
 
-    def values(at: int) -> Array | None:
-        first = next(iter(read([at], 0, 100)), None)
-        return None if first is None or first.column(0).null_count else np.asarray(first.column(0).to_numpy(), dtype=np.float64)[:100]
-
-    whole = [at for at, kind in zip(choice.features, kinds, strict=True) if _is_whole(kind)][:_LOOKED_AT]
-    chosen = [names[at] for at in choice.features]
-    featured = [name if width == 1 else f"{name}.{i}" for name, width in zip(chosen, widths, strict=True) for i in range(width)]
-    notes = [f"{len(chosen)} column{'s' if len(chosen) != 1 else ''}: {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}"]
-    if len(usable) < len(names):
-        notes.append(f"the row index {', '.join(sorted(index))} of pandas was left out (--set keep_index=yes to learn it)")
     return Source(
-        name, sum(widths), working, rows, batches.total, once=batches.once, feature_names=featured, notes=notes,
-        warnings=[] if options.text.keep_index else doubts(((at, names[at]) for at in whole), values),
-        kind=kind, files=files, column_numbers=[at for at in choice.features for _ in range(table.widths[at])],
-        foreign=kind == "frame", **options.common(),
+        name, len(featured), working, rows, batches.total, once=batches.once, feature_names=featured, notes=notes, kind=kind, files=files,
+        foreign=kind == "frame", column_numbers=[at for at in choice.features for _ in range(widths[at])], **options.common(),
     )  # fmt: skip
+
+
+def _held(batches: Batches, columns: list[int]) -> Callable[[list[int], int, int], Iterator[Any]]:
+    """Read a stream of which the first batch has to tell how long lists are."""
+    stream = batches.read(columns, 0, _BATCH_ROWS)
+    first = [*itertools.islice(stream, 1)]
+    return lambda wanted, skip, size: (batch.select([columns.index(at) for at in wanted]) for batch in itertools.chain(first, stream))
 
 
 def _index_columns(schema: Any) -> set[str]:
@@ -213,19 +184,13 @@ def _index_columns(schema: Any) -> set[str]:
 
 
 def _numpy_kind(kind: Any) -> Any:
+    """The dtype of a column's numbers; None if it has none."""
     import pyarrow as pa
 
-    if _is_list(kind):
-        kind = kind.value_type
-    if _is_whole(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+    kind = kind.value_type if _is_list(kind) else kind
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return np.dtype(kind.to_pandas_dtype())
     return np.dtype(np.float64) if pa.types.is_decimal(kind) else None
-
-
-def _is_whole(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind))
 
 
 def _is_list(kind: Any) -> bool:
@@ -234,41 +199,29 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _refuse_text(schema: Any, names: list[str], choice: Choice, name: str) -> None:
-    wrong = [at for at in choice.features if _numpy_kind(schema.field(at).type) is None]
-    if wrong:
-        leave = ",".join(f'"{names[i]}"' if "," in names[i] else names[i] for i in wrong[:5])
-        raise SourceError(
-            f"{name}: column {wrong[0]} ({names[wrong[0]]!r}) is of {schema.field(wrong[0]).type}, not numbers: leave it out "
-            f"(--exclude {leave}), or pick the columns to read (--columns); --ids carries text through."
-        )
-
-
 def _width(kind: Any, first: Callable[[], Iterator[Any]], name: str, column: str) -> int:
     """Number of features that a column gives; for lists without a fixed length, the length of the first one."""
-    import pyarrow as pa
-
-    if not _is_list(kind):
-        return 1
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size)
+    if not _is_list(kind) or hasattr(kind, "list_size"):
+        return int(getattr(kind, "list_size", 1))
     for batch in first():
-        lengths = [len(value) for value in batch.column(0).slice(0, 64).to_pylist() if value is not None]
-        if lengths:
-            return max(1, lengths[0])
+        for value in batch.column(0).slice(0, 64).to_pylist():
+            if value is not None:
+                return max(1, len(value))
     raise SourceError(f"{name} has no list in its column {column!r} that tells how long they are.")
 
 
 def dense(batch: Any, working: Any = np.float64) -> Array:
     """Columns of numbers as rows, (n, D), with NaN where a value is missing."""
+    import pyarrow as pa
+
     kinds = batch.schema.types
     rows = np.empty((batch.num_rows, batch.num_columns), dtype=working)
     at = 0
     while at < len(kinds):
         stop = at + 1
-        if _is_plain(kinds[at]):  # so few in one call that what is written stays in the cache
+        if pa.types.is_integer(kinds[at]) or pa.types.is_float32(kinds[at]) or pa.types.is_float64(kinds[at]):
             while stop < min(len(kinds), at + _TOGETHER) and kinds[stop] == kinds[at]:
-                stop += 1
+                stop += 1  # so few in one call that what is written stays in the cache
             rows[:, at:stop] = batch.select(list(range(at, stop))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
         else:
             rows[:, at] = _numbers(batch.column(at))
@@ -276,20 +229,12 @@ def dense(batch: Any, working: Any = np.float64) -> Array:
     return rows
 
 
-def _is_plain(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
-
-
 def _numbers(column: Any) -> Any:
     """A column as an array, with NaN where a value is missing."""
     import pyarrow as pa
 
     if not pa.types.is_floating(column.type) and (column.null_count or pa.types.is_decimal(column.type)):
-        if pa.types.is_boolean(column.type):
-            column = column.cast("int8")
-        column = column.cast("float64", safe=False)
+        column = (column.cast("int8") if pa.types.is_boolean(column.type) else column).cast("float64", safe=False)
     return column.to_numpy(zero_copy_only=False)
 
 
@@ -307,16 +252,15 @@ class _Table(NamedTuple):
 
     def chunk(self, batch: Any) -> Chunk:
         """The rows of a batch."""
-        where = {at: place for place, at in enumerate(self.columns)}
+        held = dict(zip(self.columns, batch.columns, strict=True))
         bad: dict[int, str] = {}
-        if not any(_is_list(batch.column(where[at]).type) for at in self.choice.features):
-            rows = dense(batch.select([where[at] for at in self.choice.features]), self.working)
+        if not any(_is_list(held[at].type) for at in self.choice.features):
+            rows = dense(batch.select([self.columns.index(at) for at in self.choice.features]), self.working)
         else:
-            parts = [self._column(batch.column(where[at]), at, bad) for at in self.choice.features]
-            rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            rows = rows[[i for i in range(len(rows)) if i not in bad]] if bad else rows
-        ids = [_texts(batch.column(where[at])) for at in self.choice.ids]
-        times = None if self.choice.time is None else self._times(batch.column(where[self.choice.time]))
+            rows = np.concatenate([self._column(held[at], at, bad) for at in self.choice.features], axis=1)
+            rows = np.delete(rows, list(bad), axis=0) if bad else rows
+        ids = [_texts(held[at]) for at in self.choice.ids]
+        times = None if self.choice.time is None else self._times(held[self.choice.time])
         return Chunk(batch.num_rows, rows, bad, np.array(ids, dtype=object).T if ids else None, times)
 
     def _column(self, column: Any, at: int, bad: dict[int, str]) -> Array:
@@ -331,11 +275,8 @@ class _Table(NamedTuple):
         for row in np.flatnonzero(~whole).tolist():
             what = "no list" if lengths[row] < 0 else f"a list of {lengths[row]} values"
             bad[row] = f"has {what} where one of {width} is expected in column {at} ({self.names[at]!r})"
-        flat = _numbers(pc.list_flatten(column if whole.all() else column.filter(np.asarray(whole)))).reshape(-1, width)
-        if whole.all():
-            return np.asarray(flat)
         values = np.full((len(lengths), width), np.nan, dtype=self.working)
-        values[whole] = flat
+        values[whole] = _numbers(pc.list_flatten(column if whole.all() else column.filter(whole))).reshape(-1, width)
         return values
 
     def _times(self, column: Any) -> Array:

@@ -36,12 +36,10 @@ class Wanted(NamedTuple):
     exclude: Columns = None
     ids: Columns = None
     time_column: str | int | None = None
-    absent: list[set[str | int]] | None = None
-    """For several files: the columns of `exclude` that each file opened so far lacks; it is an error only if all files lack one."""
 
     def any(self) -> bool:
         """Whether any option was given."""
-        return any(each is not None for each in self[:-1])
+        return any(each is not None for each in self)
 
 
 def column_list(text: str | None) -> list[str] | None:
@@ -80,26 +78,11 @@ def choose(wanted: Wanted, names: Sequence[str] | None, width: int, name: str, u
     features = places(wanted.columns, names, width, name)
     if features is None:
         features = list(range(width) if usable is None else usable)
+    set_apart.update(places(wanted.exclude, names, width, name) or [])
     features = [at for at in features if at not in set_apart]
-    out = set(_left_out(wanted, names, width, name))
-    features = [at for at in features if at not in out]
     if not features:
         raise UnknownSourceError(f"{name} has {width} columns, and none of them is left to learn from.")
     return Choice(features, ids, time[0] if time else None)
-
-
-def _left_out(wanted: Wanted, names: Sequence[str] | None, width: int, name: str) -> list[int]:
-    if wanted.absent is None:
-        return places(wanted.exclude, names, width, name) or []
-    found: list[int] = []
-    absent: set[str | int] = set()
-    for column in listed(wanted.exclude) or []:
-        try:
-            found += places(column, names, width, name) or []
-        except UnknownSourceError:
-            absent.add(column)
-    wanted.absent.append(absent)
-    return found
 
 
 def places(columns: Columns, names: Sequence[str] | None, width: int, name: str) -> list[int] | None:
@@ -165,39 +148,24 @@ def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return found, changed
 
 
-def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str) -> str:
+def listing(names: Sequence[str] | None, count: int) -> str:
+    """The number of features and the first names, for notes."""
+    shown = f": {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else ""
+    return f"{count} column{'s' if count != 1 else ''}{shown}"
+
+
+def text_columns(examples: Mapping[int, str], features: list[int], names: Sequence[str] | None, name: str, hint: str = "") -> str:
     """A sentence about text columns, given an example from each, and what to do about them."""
     wrong = list(examples)
-    such = f"({examples[wrong[0]][:40]!r}, …)"
-
-    def shown(at: int) -> str:
-        return f"{at} ({names[at]!r})" if names else str(at)
-
+    named = ", ".join(f"{at} ({names[at]!r})" if names else str(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
     one = len(wrong) == 1
-    named = ", ".join(shown(at) for at in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+    said = f"column{'' if one else 's'} {named} {'is' if one else 'are'} text ({examples[wrong[0]][:40]!r}, …){hint}"
     if len(wrong) == len(features):
-        return f"{name} has no numbers in its first rows: column{'' if one else 's'} {named} {'is' if one else 'are'} text {such}."
-    leave = ",".join(_quoted(names[at]) if names else str(at) for at in wrong[:5])
-    rest = _ranges([at for at in features if at not in wrong])
+        return f"{name} has no numbers in its first rows: {said}."
     return (
-        f"{name}: column{'' if one else 's'} {named} {'is' if one else 'are'} text {such}: leave {'it' if one else 'them'} out "
-        f"(--exclude {leave}), or pick the columns of numbers (--columns {rest}); --ids carries text through."
+        f"{name}: {said}: leave {'it' if one else 'them'} out (--exclude {','.join(map(str, wrong))}), or pick the columns of numbers "
+        "(--columns); --ids carries text through."
     )
-
-
-def _quoted(name: str) -> str:
-    return f"'\"{name}\"'" if "," in name else f"'{name}'" if " " in name else name
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Numbers as ranges: 1, 2, 3, 7 become ``1-3,7``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(one) if one == two else f"{one}-{two}" for one, two in parts[:8])
 
 
 def times_of(cells: Sequence[str], name: str) -> Array:

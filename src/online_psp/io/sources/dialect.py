@@ -12,101 +12,84 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from online_psp.engine.types import Array
-from online_psp.io.sources.header import MOST_LEAD, Kinds, find_top, modal_width, row_numbers
-from online_psp.io.sources.numerals import NA, THOUSANDS, Signs, is_decimal_comma, is_number, may_be_number, number, signs_of
+from online_psp.io.sources.numerals import COMMA, NA, POINT, THOUSANDS, Signs, may_be_number
 from online_psp.io.sources.options import TextOptions
 from online_psp.io.sources.source import EmptySourceError, SourceError, UnknownSourceError
-from online_psp.io.sources.suspects import doubts
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
-_SHOWN = {"\t": "tab", " ": "whitespace"}
 WHITESPACE = " "
-_COMMENTS = ("#", "%")
+_SHOWN = {"\t": "tab", WHITESPACE: "whitespace"}
+_DELIMITERS = {"\\t": "\t", "tab": "\t", "whitespace": WHITESPACE}
+MOST_LEAD = 50
 _PREFIX, _CELLS = 20_000, 1000  # characters, and cells, of a line to look at to find its delimiter
-_LONG = 1000  # bytes per line from which it is faster to search for each line end by itself
-_Line = tuple[range, list[str]]  # the lines of the file that it spans, and its cells
+_SURE_CELLS, _SURE_ROWS = 8, 20  # so many numbers in order above so many rows that are not are no accident
+_EITHER = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", re.ASCII)  # 1,234 is 1234 or 1.234
+_GROUPED = re.compile(rf"[+-]?\d[\d{re.escape(THOUSANDS)}]*", re.ASCII)  # perhaps a number with signs between thousands
+_UNNAMED = re.compile(r"(Unnamed: \d+(_level_\d+)?(\.\d+)?)?")
+Cells = list[str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dialect:
     """How a text file is read."""
 
     delimiter: str
-    signs: Signs = field(default_factory=Signs)
-    comment: str | None = None
+    signs: Signs
+    comment: str | None
+    na: frozenset[str]
     lead: int = 0
     """Number of lines before the first row, including the one with the names."""
     width: int = 1
     """Number of cells in a line."""
-    names: list[str] | None = None
+    names: Cells | None = None
     """Names of all columns."""
     header: bool = False
-    left_out: tuple[int, ...] = ()
+    """Whether the names are in a line of their own, not in a comment."""
+    left_out: list[int] = field(default_factory=list)
     """Columns that are not data: row numbers, labels, an empty last one."""
-    text: dict[int, str] = field(default_factory=dict)
-    """Columns that have no number in any of the first rows, with an example of each."""
-    na: frozenset[str] = NA
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list, repr=False)
+    rows: list[Cells] = field(default_factory=list)
     """The first rows."""
+    notes: list[str] = field(default_factory=list)
 
     def column(self, at: int) -> str:
         """A column as messages name it: by its number from 0, as options do, and its name."""
         return f"column {at}" + (f" ({self.names[at]!r})" if self.names and at < len(self.names) and self.names[at] else "")
 
-    def doubts(self, features: Sequence[int]) -> list[str]:
-        """Warnings about columns that look like row numbers or labels, and about empty ones."""
+    def is_text(self, cell: str) -> bool:
+        """Whether a cell is neither a number nor a missing value."""
+        return self.signs.is_text(cell, self.na)
 
-        def values(at: int) -> Array | None:
-            few = all(is_number(row[at], self.signs) for row in self.rows[:3])  # for most columns, three rows are enough
-            if not few or not all(is_number(row[at], self.signs) for row in self.rows):
-                return None
-            return np.array([number(row[at], self.signs) for row in self.rows])
-
-        empty = [at for at in features if len(self.rows) > 1 and all(row[at] in self.na for row in self.rows)]
-        return [
-            *doubts(((at, self.names[at] if self.names else None) for at in features if at not in empty), values),
-            *(f"{self.column(at)} is empty in all of the first {len(self.rows)} rows (--exclude {at} to leave it out)" for at in empty[:3]),
-        ]
+    def text(self) -> dict[int, str]:
+        """Columns that have no number in any of the first rows, with an example of each."""
+        usable = [at for at in range(self.width if self.rows else 0) if at not in self.left_out]
+        return {at: self.rows[0][at] for at in usable if all(self.is_text(row[at]) for row in self.rows)}
 
 
-def newlines(text: bytes) -> Array:
-    """Positions of line ends. If lines are long, the search of the C library is used, which is many times faster."""
-    if text.count(b"\n", 0, 1 << 16) * _LONG > min(len(text), 1 << 16):
-        return np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
-    found, at = [], text.find(b"\n")
-    while at >= 0:
-        found.append(at)
-        at = text.find(b"\n", at + 1)
-    return np.array(found, dtype=np.int64)
-
-
-def row_ends(text: bytes, delimiters: bytes) -> Array:
-    """Positions of the line ends at which rows end: not those inside quoted cells.
+def row_ends(text: bytes, delimiter: bytes | None) -> Array:
+    """Positions of the line ends at which rows end: not those inside quoted cells, if quotation marks mean something.
 
     A quotation mark opens a cell at its beginning only; in the middle, as in 5", it is an ordinary character. A cell that is never closed
     goes on to the end of the text.
     """
-    ends = newlines(text)
-    if b'"' not in text:
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 10)
+    if delimiter is None or b'"' not in text:
         return ends
-    quoted = re.compile(rb'(?:\A|[\n%s]) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)' % re.escape(delimiters))
-    inside = [span for found in quoted.finditer(text) if text.find(b"\n", *(span := (found.start() + 1, found.end()))) >= 0]
+    quoted = re.compile(rb'(?:\A|[\n%s]) *"[^"]*+(?:""[^"]*+)*+(?:"|\Z)' % re.escape(delimiter))
     keep = np.ones(len(ends), dtype=bool)
-    for start, stop in inside:
-        first, last = np.searchsorted(ends, (start, stop))
-        keep[first:last] = False
+    for found in quoted.finditer(text):
+        if text.find(b"\n", found.start() + 1, found.end()) >= 0:
+            first, last = np.searchsorted(ends, (found.start() + 1, found.end()))
+            keep[first:last] = False
     return ends[keep]
 
 
-def split(line: str, delimiter: str) -> list[str]:
+def split(line: str, delimiter: str) -> Cells:
     """The cells of a line."""
     if delimiter == WHITESPACE:
         return next(csv.reader([" ".join(line.split())], delimiter=" ")) if '"' in line else line.split()
@@ -118,9 +101,8 @@ def split(line: str, delimiter: str) -> list[str]:
 
 def logical_lines(text: bytes) -> list[str]:
     """Lines of the beginning of a text; those of a quoted cell count as one, and what may be cut off comes last."""
-    ends = [int(end) for end in row_ends(text, b",;\t|")]
-    found = [text[start:end] for start, end in itertools.pairwise([0, *(end + 1 for end in ends)])]
-    found.append(text[ends[-1] + 1 if ends else 0 :])
+    starts = [0, *(int(end) + 1 for end in row_ends(text, b",;\t|"))]
+    found = [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
     return [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace").replace("\ufeff", "") for line in found]
 
 
@@ -136,28 +118,16 @@ def encoding_of(head: bytes, wanted: str | None, name: str, whole: bool) -> tupl
         if head.startswith(bom):
             return encoding, None if encoding == "utf-8" else f"encoding {encoding}"
     if b"\0" in head:
-        wide = _wide_encoding(head)
-        if wide is not None:
-            return wide, f"encoding {wide}, by its zero bytes"
         line = head.count(b"\n", 0, head.index(b"\0")) + 1
         raise SourceError(
             f"{name} has zero bytes in it, from line {line} on: it is not text, it was damaged, as by a crash while it was written, or its "
-            "encoding must be named (--set encoding=…)."
+            "encoding must be named (--set encoding=utf-16-le, …)."
         )
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, whole)
     except UnicodeDecodeError:
         return "cp1252", "encoding cp1252 (Windows), since it is not UTF-8"
     return "utf-8", None
-
-
-def _wide_encoding(head: bytes) -> str | None:
-    """Recognise UTF-16 without a byte order mark: nearly every second byte is zero, as it is for digits and Latin letters."""
-    even, odd = head[::2].count(0), head[1::2].count(0)
-    half = len(head) / 2
-    if max(even, odd) < 0.8 * half or min(even, odd) > 0.01 * half:
-        return None
-    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> Dialect:
@@ -170,64 +140,56 @@ def sniff(lines: Sequence[str], options: TextOptions, name: str, usual: str) -> 
     usual : str
         The delimiter that the file's name suggests.
     """
-    notes: list[str] = []
-    skip, delimiter = options.skip_rows or 0, options.delimiter
-    if skip >= len(lines) or not any(line.strip() for line in lines[skip:]):
+    skip = options.skip_rows or 0
+    if not any(line.strip() for line in lines[skip:]):
         raise EmptySourceError(f"{name} is empty." if not skip else f"{name} has nothing after the first {skip} lines.")
-    if options.skip_rows is None and re.fullmatch(r"sep=.", lines[0].strip(), re.IGNORECASE):
-        skip, delimiter = 1, delimiter or lines[0].strip()[4]
-    comment = _comment(lines[skip:], options.comment)
-    numbered = [(at, line) for at, line in _placed(lines, skip) if line.strip() and not (comment and line.lstrip().startswith(comment))]
+    ends = list(itertools.accumulate(1 + line.count("\n") for line in lines))  # a quoted cell may have line ends in it
+    comment = options.comment or None
+    if options.comment is None:
+        first = next(line.lstrip() for line in lines[skip:] if line.strip())
+        comment = first[0] if first[0] in "#%" else None
+    numbered = [
+        (end, line)
+        for end, line in itertools.dropwhile(lambda each: each[0] <= skip, zip(ends, lines, strict=True))
+        if line.strip() and not (comment and line.lstrip().startswith(comment))
+    ]
     if not numbered:
         raise SourceError(f"{name} has only comments in its first {len(lines)} lines.")
+    delimiter = options.delimiter
     if delimiter is None:
         delimiter = _delimiter([line for _, line in numbered], usual)
-    elif delimiter != WHITESPACE and len(delimiter) != 1:
-        delimiter = {"\\t": "\t", "tab": "\t", "whitespace": WHITESPACE}.get(delimiter, delimiter)
-        if len(delimiter) != 1:
-            raise UnknownSourceError(f"A delimiter is one character, or 'tab' or 'whitespace'; got {delimiter!r}.")
-    table = [(at, split(line, delimiter)) for at, line in numbered]
-    if options.skip_rows is None:
-        table, lead = _after_lead(table)
-        passed = len(lead)
-        if passed and delimiter == "," and _is_half(lead[-1][1], table[0][1]):
+    delimiter = _DELIMITERS.get(delimiter, delimiter)
+    if len(delimiter) != 1:
+        raise UnknownSourceError(f"A delimiter is one character, or 'tab' or 'whitespace'; got {delimiter!r}.")
+    table = [split(line, delimiter) for _, line in numbered]
+    lead = 0 if options.skip_rows is not None else _lead(table)
+    signs = _signs(table[lead:], delimiter, options, name)
+    found = Dialect(delimiter, signs, comment, NA | frozenset(options.na_values or ()))
+    _describe(found, table[lead:], options.header)
+    if lead:
+        above = table[lead - 1]
+        if not found.header and options.header is None and len(above) > 1 and all(map(found.is_text, above)):
             raise SourceError(
-                f"{name} has {len(lead[-1][1])} names above rows of {len(table[0][1])} values: its commas seem to be decimal signs as well "
-                "as delimiters, and what belongs together cannot be told; write it with semicolons, or with decimal points."
+                f"{name}, line {numbered[lead - 1][0]}: there are {len(above)} names above rows of {found.width} values; are its commas "
+                f"decimal signs as well as delimiters? Otherwise --set skip_rows={numbered[lead - 1][0]}."
             )
-        if passed:
-            notes.append(f"{passed} line{'s' if passed != 1 else ''} before the table skipped (--set skip_rows=…)")
-    signs = _signs([cells for _, cells in table], delimiter, options, name)
-    before = next((line for at, line in reversed(_placed(lines, 0)) if at.stop == table[0][0].start), "") if options.header is None else ""
-    above = _names_in_comment(before, comment, delimiter, len(table[0][1]))
-    return _described(table, options, Dialect(delimiter, signs, comment, na=NA | frozenset(options.na_values or ()), notes=notes), above)
-
-
-def _signs(rows: list[list[str]], delimiter: str, options: TextOptions, name: str) -> Signs:
-    """How numbers are written, by the options or by the first cells."""
-    decimal, thousands = options.decimal, options.thousands
-    if decimal not in (None, ".", ","):
-        raise UnknownSourceError(f"The decimal sign is . or ,; got {decimal!r}.")
-    if thousands is not None and (len(thousands) != 1 or thousands not in THOUSANDS):
-        raise UnknownSourceError(f"The sign between thousands is , or . or ' or a space; got {thousands!r}.")
-    if decimal is not None and decimal == thousands:
-        raise UnknownSourceError(f"The decimal sign and the sign between thousands are both {decimal!r}.")
-    if decimal == delimiter == "," and options.delimiter is not None:
-        raise UnknownSourceError("The delimiter and the decimal sign are both a comma.")
-    return signs_of(rows, delimiter if any(len(cells) > 1 for cells in rows) else "", decimal, thousands, name)
-
-
-def _placed(lines: Sequence[str], skip: int) -> list[tuple[range, str]]:
-    """Lines after the first `skip`, with the lines of the file that each spans, from 0: several, if a quoted cell contains line ends."""
-    starts = list(itertools.accumulate((1 + line.count("\n") for line in lines), initial=0))
-    return [(range(at, stop), line) for at, stop, line in zip(starts, starts[1:], lines, strict=False) if at >= skip]
-
-
-def _comment(lines: Sequence[str], wanted: str | None) -> str | None:
-    if wanted is not None:
-        return wanted or None
-    first = next((line.lstrip("\ufeff \t") for line in lines if line.strip()), "")
-    return next((sign for sign in _COMMENTS if first.startswith(sign)), None)
+        found.notes.append(f"{lead} line{'s' if lead != 1 else ''} before the table skipped (--set skip_rows=…)")
+    first_row = lead + found.header
+    found.lead = numbered[first_row - 1][0] if first_row else skip
+    if comment and not found.header and options.header is None:
+        start = numbered[first_row][0] - 1
+        _names_from_comment(found, next((line for end, line in zip(ends, lines, strict=True) if end == start), ""))
+    _leave_out(found, options.keep_index)
+    decimal, thousands = signs
+    found.notes.insert(
+        0,
+        f"delimiter {_SHOWN.get(delimiter, delimiter)!r}"
+        + (f", decimal {decimal!r}" if decimal != "." or thousands is not None else "")
+        + (f", thousands {thousands!r}" if thousands is not None else ""),
+    )
+    if comment:
+        found.notes.append(f"lines that begin with {comment!r} are comments")
+    return found
 
 
 def _delimiter(lines: list[str], usual: str) -> str:
@@ -243,7 +205,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
         if count < 2:
             continue
         cells = [cell for row, found in zip(tables, counts, strict=True) if found == count for cell in row[:_CELLS]]
-        numbers = sum(may_be_number(cell) or cell in NA for cell in cells)
+        numbers = sum(may_be_number(cell) or cell in NA or bool(_GROUPED.fullmatch(cell)) for cell in cells)
         found = (round(numbers / max(1, len(cells)) * times / len(tables), 2), float(candidate != WHITESPACE), candidate == usual)
         if found > score:
             best, score = candidate, found
@@ -256,100 +218,137 @@ def _is_decimal_column(lines: list[str]) -> bool:
     named = not may_be_number(bare[0]) and "," not in bare[0]
     rows = bare[1:] if named else bare
     commas = sum("," in row for row in rows)
-    return 0 < commas and (named or commas < len(rows)) and all(is_number(row) or is_decimal_comma(row) for row in rows)
+    return 0 < commas and (named or commas < len(rows)) and all(map(may_be_number, rows))
 
 
-def _is_half(names: list[str], row: list[str]) -> bool:
-    """Whether there is one name for every two values, as happens if 1,5 is cut into 1 and 5."""
-    words = len(names) > 1 and not any(map(may_be_number, names)) and all(names)
-    return words and len(row) == 2 * len(names) and all(re.fullmatch(r"[+-]?\d+", cell) for cell in row[::2])
-
-
-def _after_lead(table: list[_Line]) -> tuple[list[_Line], list[_Line]]:
-    """The table, and the lines of words that come before it."""
-    count = Counter(len(cells) for _, cells in table[-100:]).most_common(1)[0][0]
-    fits = (count, count - 1)
-    first = next((i for i, (_, cells) in enumerate(table) if len(_without_empty_end(cells, count)) in fits and count > 1), 0)
-    lead = table[:first]
-    if not lead or len(lead) > MOST_LEAD or count < 2 or any(is_number(cell) for _, cells in lead for cell in cells[:1] if len(cells) > 1):
-        return table, []
-    if any(all(is_number(cell) for cell in cells) for _, cells in lead):
-        return table, []
-    return table[first:], lead
-
-
-def _without_empty_end(cells: list[str], count: int) -> list[str]:
-    """Names without the empty last cell that they have if they end in a delimiter and rows do not."""
-    return cells[:-1] if len(cells) == count + 1 and cells[-1] == "" else cells
-
-
-def _names_in_comment(line: str, comment: str | None, delimiter: str, width: int) -> list[str] | None:
-    """Names in a comment just before the rows, ``# a,b,c``, as `numpy.savetxt` and many instruments write them."""
-    if comment is None or not line.lstrip().startswith(comment):
-        return None
-    cells = split(line.lstrip()[len(comment) :].strip(), delimiter)
-    return cells if len(cells) == width and not any(is_number(cell) for cell in cells) and all(cells) else None
-
-
-def _described(table: list[_Line], options: TextOptions, known: Dialect, above: list[str] | None) -> Dialect:
-    """Add names, row numbers and columns of text to what is known of a dialect."""
-    notes, warnings = known.notes, known.warnings
-    kinds = Kinds(lambda cell: is_number(cell, known.signs), known.na)
-    top = find_top([cells for _, cells in table], kinds, options.header, options.skip_rows is not None, notes)
-    header = top.names is not None
-    names = table[top.names][1] if top.names is not None else above
-    if above is not None and not header:
-        notes.append("names taken from the comment before the first row (--no-header to leave them)")
-    rows = [cells for _, cells in table[top.rows :]]
-    names, width = _fitted(names, rows, header)
-    data = [row for row in rows if len(row) == width]
-    left_out = row_numbers(names, data, kinds, options.keep_index, notes, warnings) if names is not None and data and width > 1 else []
-    empty = _empty_at_the_end(names, data, width)
-    if empty:
-        left_out.extend(range(width - empty, width))
-        what = "an empty last column, after a delimiter at the end of each line, was" if empty == 1 else f"{empty} empty last columns were"
-        notes.append(f"{what} left out")
-    usable = [at for at in range(width) if at not in left_out] if data else []
-    decimal, thousands = known.signs
-    notes.insert(
-        0,
-        f"delimiter {_SHOWN.get(known.delimiter, known.delimiter)!r}"
-        + (f", decimal {decimal!r}" if decimal != "." or thousands is not None else "")
-        + (f", thousands {thousands!r}" if thousands is not None else ""),
-    )
-    if known.comment:
-        notes.append(f"lines that begin with {known.comment!r} are comments")
-    return replace(
-        known,
-        lead=table[top.rows - 1][0].stop if top.rows else table[0][0].start,
-        width=width,
-        names=names,
-        header=header,
-        left_out=tuple(left_out),
-        text={at: data[0][at] for at in usable if all(kinds.is_text(row[at]) for row in data)},
-        rows=data,
-    )
-
-
-def _empty_at_the_end(names: list[str] | None, data: list[list[str]], width: int) -> int:
-    """Number of columns at the end that have neither a name nor a value; at most one in a table without names."""
-    count = 0
-    while data and count < width - 1 and all(row[-1 - count] == "" for row in data) and (names is None or names[-1 - count] == ""):
-        count += 1
-        if names is None:
+def _lead(table: list[Cells]) -> int:
+    """Number of lines of words before the table: with another number of cells, or with most of them empty."""
+    width, count = _width(table), 0
+    for cells in table[:-1]:
+        words = any(not may_be_number(cell) for cell in cells if cell not in NA) or not any(cells)
+        if not words or (abs(len(cells) - width) <= 1 and 2 * sum(cell != "" for cell in cells) >= width):
             break
-    return count
+        count += 1
+    return count if width > 1 and count <= MOST_LEAD and not any(may_be_number(cells[0]) for cells in table[:count]) else 0
 
 
-def _fitted(names: list[str] | None, rows: list[list[str]], header: bool) -> tuple[list[str] | None, int]:
-    """As many names as there are cells in a row, and this number."""
-    width = modal_width(rows) if rows else len(names or [])
-    if names is None or not header or len(names) == width:
-        return names, width
-    if len(names) == width - 1 and all(row[-1] == "" for row in rows if len(row) == width):
-        return [*names, ""], width  # rows end in a delimiter
-    if len(names) == width - 1:
-        return ["", *names], width  # as R's write.table does
-    if len(names) == width + 1 and names[-1] == "":
-        return names[:-1], width
-    return names, len(names)  # the rows that do not fit are bad rows
+def _width(table: list[Cells]) -> int:
+    """The most frequent number of cells in a line."""
+    return Counter(map(len, table[-100:])).most_common(1)[0][0]
+
+
+def _signs(rows: list[Cells], delimiter: str, options: TextOptions, name: str) -> Signs:
+    """How numbers are written, by the options or by the first cells."""
+    decimal, thousands = options.decimal, options.thousands
+    if decimal not in (None, ".", ","):
+        raise UnknownSourceError(f"The decimal sign is . or ,; got {decimal!r}.")
+    if thousands is not None and (len(thousands) != 1 or thousands not in THOUSANDS):
+        raise UnknownSourceError(f"The sign between thousands is , or . or ' or a space; got {thousands!r}.")
+    if decimal is not None and decimal == thousands:
+        raise UnknownSourceError(f"The decimal sign and the sign between thousands are both {decimal!r}.")
+    if decimal == delimiter == "," and options.delimiter is not None:
+        raise UnknownSourceError("The delimiter and the decimal sign are both a comma.")
+    if decimal is not None or thousands is not None:
+        return Signs(decimal or ("," if thousands == "." else "."), thousands)
+    cells = [cell for row in rows for cell in row]
+    commas, points = (
+        [cell for cell in cells if sign in cell and signs.number(cell) is not None] for sign, signs in ((",", COMMA), (".", POINT))
+    )
+    found, signed = (COMMA, commas) if len(commas) > len(points) else (POINT, points)
+    if signed and (found is COMMA) != (delimiter == ";") and all(map(_EITHER.fullmatch, signed)):  # semicolons go with decimal commas
+        columns = itertools.zip_longest(*rows, fillvalue="")
+        if found is COMMA or any(
+            any(re.fullmatch(r"[+-]?\d{1,3}", cell) for cell in column) and any(map(_EITHER.fullmatch, column)) for column in columns
+        ):
+            one = signed[0]
+            raise UnknownSourceError(
+                f"{name}: {one!r} may be {re.sub('[.,]', '', one)} or {one.replace(',', '.')}; "
+                f"say which: --set thousands={found.decimal} or --set decimal={found.decimal}"
+            )
+    return found
+
+
+def _describe(found: Dialect, table: list[Cells], header: bool | None) -> None:
+    """Find the names and the first rows."""
+    width = _width(table[1:] or table)
+    rows = [row for row in table[1:] if len(row) == width]
+    numeric = [at for at in range(width) if 2 * sum(found.signs.number(row[at]) is not None for row in rows) > len(rows)]
+    first = table[0]
+    found.header = bool(header)
+    if header is None:
+        if len(first) != width:  # R has no name for its row names
+            found.header = abs(len(first) - width) == 1 and all(found.is_text(cell) or cell == "" for cell in first)
+        elif numeric:
+            found.header = any(found.is_text(first[at]) for at in numeric) or _counts(found, first, rows, numeric)
+        else:
+            found.header = all(map(found.is_text, first))
+    rows = table[found.header :]
+    found.width = _width(rows) if rows else len(first)
+    found.rows = [row for row in rows if len(row) == found.width]
+    if found.header:
+        found.names = first
+        if len(first) == found.width - 1:
+            empty = all(row[-1] == "" for row in found.rows)  # rows end in a delimiter
+            found.names = [*first, ""] if empty else ["", *first]
+        elif len(first) == found.width + 1 and first[-1] == "":
+            found.names = first[:-1]
+        else:
+            found.width = len(first)  # the rows that do not fit are bad rows
+            found.rows = [row for row in rows if len(row) == found.width]
+
+
+def _counts(found: Dialect, first: Cells, rows: list[Cells], numeric: list[int]) -> bool:
+    """Whether numbers are names, such as 2019, 2020, 2021 or 400.5, 401.0, 401.5: they are in order, and the rows below are not."""
+    unnamed = first[0] == ""
+    columns = numeric[1:] if unnamed and numeric[0] == 0 else numeric
+    values, *below = ([found.signs.number(row[at]) for at in columns] for row in [first, *rows])
+    if any(value is None for value in values) or len(values) < (1 if unnamed else 3):
+        return False
+    scale = np.array(values, dtype=np.float64)
+    steps, way = np.diff(scale), 1 if scale[-1] >= scale[0] else -1
+    if len(steps) and (not (way * steps > 0).all() or (way * np.diff(np.array(below, dtype=np.float64)) > 0).all(axis=1).any()):
+        return False
+    even = bool(np.ptp(steps) <= 1e-6 * np.abs(scale).max()) if len(steps) else True
+    fractions = any(not re.fullmatch(r"-?\d+", row[at]) for row in rows for at in columns)
+    counted = way > 0 and all(first[at].isdecimal() for at in columns) and (unnamed or (steps == 1).all())
+    plain = counted or (fractions and len(values) > 3)
+    if not (even and plain) and not (len(values) >= _SURE_CELLS and len(rows) >= _SURE_ROWS):
+        return False
+    shown = ", ".join(first[at] for at in columns[:3])
+    found.notes.append(f"the first line ({shown}, …) counts {'up' if way > 0 else 'down'} and was taken as names (--no-header to learn it)")
+    return True
+
+
+def _names_from_comment(found: Dialect, line: str) -> None:
+    """Take names from a comment just before the rows, ``# a,b,c``, as `numpy.savetxt` and many instruments write them."""
+    bare = line.lstrip()
+    if found.comment is None or not bare.startswith(found.comment):
+        return
+    cells = split(bare.removeprefix(found.comment).strip(), found.delimiter)
+    if len(cells) == found.width and all(cells) and all(map(found.is_text, cells)):
+        found.names = cells
+        found.notes.append("names taken from the comment before the first row (--no-header to leave them)")
+
+
+def _leave_out(found: Dialect, keep_index: bool | None) -> None:
+    """Leave out the first columns without a name that only number or label the rows, and the last ones without name and values."""
+    names, rows, width = found.names, found.rows, found.width
+    for at in range(width - 1 if names is not None and rows and not keep_index else 0):
+        column = [row[at] for row in rows]
+        numbers = all(re.fullmatch(r"\d+", cell) for cell in column)
+        if not _UNNAMED.fullmatch((names or [])[at]) or not (numbers or all(map(found.is_text, column))):
+            break
+        found.left_out.append(at)
+        what = f"an unnamed {('first', 'second', 'third')[at] if at < 3 else 'further'} column"
+        shown = (
+            f"{', '.join(column[:3])}, … was taken as row numbers"
+            if numbers
+            else f"of text ({column[0][:20]!r}, …) was taken as row labels"
+        )
+        found.notes.append(f"{what} {shown} and left out (--set keep_index=yes to learn it)")
+    empty = 0
+    while rows and empty < width - 1 and all(row[-1 - empty] == "" for row in rows) and (names is None or names[-1 - empty] == ""):
+        empty += 1
+    if empty:
+        found.left_out.extend(range(width - empty, width))
+        found.notes.append("an empty last column was left out" if empty == 1 else f"{empty} empty last columns were left out")

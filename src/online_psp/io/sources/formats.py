@@ -24,8 +24,6 @@ from online_psp.io.sources.text import Feed, open_text
 from online_psp.io.sources.zarr_store import open_zarr
 
 Opener = Callable[[Place, Options], Source]
-_TEXT_OPTIONS = ("header", "delimiter", "decimal", "thousands", "na_values", "comment", "skip_rows", "encoding", "keep_index")
-_OF_FRAMES = ("na_values", "keep_index")
 _USUAL = {".tsv": "\t", ".tab": "\t", ".txt": " "}
 
 
@@ -46,8 +44,6 @@ class Format(NamedTuple):
     """Whether a folder of such files is a table."""
     member: bool = False
     """Whether there may be several tables in it, named after ``::``."""
-    heeds: tuple[str, ...] = ("na_values",)
-    """Options for text that have an effect."""
 
 
 def _picking(opener: Opener) -> Opener:
@@ -59,16 +55,10 @@ def _text(place: Place, options: Options) -> Source:
     return open_text(Feed(place), options, _USUAL.get(suffix_of(place.short), ","))
 
 
-TEXT = Format("text", (".csv", ".tsv", ".tab", ".txt"), _text, pipe=True, heeds=_TEXT_OPTIONS)
-JSON = Format(
-    "jsonl", (".jsonl", ".ndjson", ".json"), lambda place, options: open_json_lines(Feed(place), options), pipe=True,
-    heeds=("decimal", "thousands", "na_values", "encoding"),
-)  # fmt: skip
+TEXT = Format("text", (".csv", ".tsv", ".tab", ".txt"), _text, pipe=True)
+JSON = Format("jsonl", (".jsonl", ".ndjson", ".json"), lambda place, options: open_json_lines(Feed(place), options), pipe=True)
 RAW = Format("raw binary", (".bin", ".raw", ".dat"), _picking(open_raw))
-EXCEL = Format(
-    "excel", (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), open_sheet, (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",), member=True,
-    heeds=("header", "decimal", "thousands", "na_values", "comment", "skip_rows", "keep_index"),
-)  # fmt: skip
+EXCEL = Format("excel", (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), open_sheet, (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",), member=True)
 NPZ = Format("npz", (".npz",), _picking(open_npz), archive=False, member=True)
 ZARR = Format("zarr", (".zarr",), open_zarr, archive=False, folder=False, member=True)
 IDX = Format("idx", (".idx",), _picking(open_idx), folder=False)
@@ -78,8 +68,8 @@ FORMATS: tuple[Format, ...] = (
     EXCEL,
     Format("npy", (".npy",), _picking(open_npy), (b"\x93NUMPY",)),
     NPZ,
-    Format("parquet", (".parquet", ".pq"), open_arrow, (b"PAR1",), archive=False, heeds=_OF_FRAMES),
-    Format("arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow, (b"ARROW1", b"\xff" * 4), archive=False, heeds=_OF_FRAMES),
+    Format("parquet", (".parquet", ".pq"), open_arrow, (b"PAR1",), archive=False),
+    Format("arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow, (b"ARROW1", b"\xff" * 4), archive=False),
     Format("hdf5", (".h5", ".hdf5", ".hdf", ".h5ad"), open_hdf5, (b"\x89HDF\r\n\x1a\n",), archive=False, folder=False, member=True),
     ZARR,
     Format("matlab", (".mat",), _picking(open_mat), (b"MATLAB 5.0", b"MATLAB 7.3"), member=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from online_psp.io.sources.arrays import as_table, axis_doubt, choose_table
-from online_psp.io.sources.genes import frame_names, genes_of, labelled, labels_of
+from online_psp.io.sources.genes import genes_of, labelled, labels_of
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
 from online_psp.io.sources.source import (
@@ -20,11 +20,10 @@ from online_psp.io.sources.source import (
     Source,
     SourceError,
     UnknownSourceError,
-    reason,
     sliced,
     working_dtype,
 )
-from online_psp.io.sources.sparse import is_sparse_group, open_sparse, open_sparse_group, reading
+from online_psp.io.sources.sparse import is_sparse_group, open_sparse, open_sparse_group
 
 
 def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Source:
@@ -56,29 +55,15 @@ def open_hdf5(place: Place, options: Options, by_columns: bool = False) -> Sourc
         else:
             others[name] = item.shape or ()
 
-    try:
-        file = h5py.File(place.path if place.path is not None else place.open(), "r")
-        file.visititems(look)
-        default = "X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
-    except (KeyboardInterrupt, SourceError):
-        raise
-    except Exception as error:  # h5py may raise anything for a damaged file
-        raise SourceError(f"{place.name} is not a whole HDF5 file ({reason(error)}).") from None
-    if options.member is None and default is None:
-        _refuse_frames(file, place.name, list(tables), records)
-    return replace(from_group(file, place.name, tables or others, options, default, by_columns), files=(place,))
-
-
-def _refuse_frames(file: Any, path: str, tables: list[str], records: list[str]) -> None:
-    """Refuse a pandas frame whose columns are stored in several arrays, or in records."""
-    of_pandas = any("pandas_type" in file[table.rpartition("/")[0] or "/"].attrs for table in (*tables, *records))
-    if of_pandas and (len(tables) > 1 or records):
+    file = h5py.File(place.path if place.path is not None else place.open(), "r")
+    file.visititems(look)
+    default = "X" if place.name.lower().endswith(".h5ad") or "encoding-type" in file.attrs else None
+    if records and not tables and options.member is None:
         raise UnknownSourceError(
-            f"{path} is a frame of pandas, whose columns are in several arrays or in records: write it as Parquet "
-            f"(pandas.read_hdf({path!r}).to_parquet)."
+            f"{place.name}::/{records[0]} has records, not a table of numbers: write them as a table, or as Parquet (of pandas, by "
+            "read_hdf and to_parquet)."
         )
-    if records and not tables:
-        raise UnknownSourceError(f"{path}::/{records[0]} has records, not a table of numbers: write them as a table, or as Parquet.")
+    return replace(from_group(file, place.name, tables or others, options, default, by_columns), files=(place,))
 
 
 def from_group(
@@ -88,20 +73,16 @@ def from_group(
     member = options.member or default
     inner = member.strip("/") if member is not None else choose_table(path, tables, None, "array")
     has = ", ".join(sorted(tables)[:12]) or "no tables"
-    try:
-        array = group[inner]
-    except KeyError:
-        raise UnknownSourceError(f"{path} has no array {member!r}; it has {has}.") from None
-    except Exception as error:
-        raise SourceError(f"{path}::{inner} cannot be opened ({reason(error)}).") from None
+    if inner not in group:
+        raise UnknownSourceError(f"{path} has no array {member!r}; it has {has}.")
+    array = group[inner]
     name = f"{path}::/{inner}"
     if hasattr(array, "shape"):
         found = _array_source(array, name, options, by_columns)
     elif "MATLAB_sparse" in array.attrs:
-        with reading(name):
-            rows, starts = array["ir"][:] if "ir" in array else np.zeros(0, int), array["jc"][:]
-            values = array["data"][:] if "data" in array else np.zeros(0)
-            found = open_sparse(csc_array((values, rows, starts), (int(array.attrs["MATLAB_sparse"]), len(starts) - 1)), options, name)
+        rows, starts = array["ir"][:] if "ir" in array else np.zeros(0, int), array["jc"][:]
+        values = array["data"][:] if "data" in array else np.zeros(0)
+        found = open_sparse(csc_array((values, rows, starts), (int(array.attrs["MATLAB_sparse"]), len(starts) - 1)), options, name)
     elif is_sparse_group(array):
         for part in ("data", "indices", "indptr"):
             if hasattr(array.get(part), "shape"):
@@ -109,26 +90,22 @@ def from_group(
         found = open_sparse_group(array, options, name)
     else:
         raise UnknownSourceError(f"{path}::{member} is a group, not an array; it has {has}.")
-    genes = genes_of(group, array, inner, found.features) or frame_names(group, inner, found.features)
+    genes = genes_of(group, array, inner, found.features)
     if genes is not None:
         found = replace(found, feature_names=genes, notes=[*found.notes, f"{len(genes)} names: {', '.join(genes[:4])}, …"])
-    return labelled(found, labels_of(group, array, inner, found.total or 0), options)
+    return labelled(found, labels_of(group, array, found.total or 0), options)
 
 
 def _array_source(array: Any, name: str, options: Options, by_columns: bool) -> Source:
-    try:
-        shape = tuple(array.shape or ())
-        shape = shape[::-1] if by_columns else shape
-        (total, features), picture = as_table(shape, name, options.time_axis)
-        table, chunks = _Flat(array, (total, features), by_columns, options.time_axis == 2), getattr(array, "chunks", None)
-        warnings = [*check_storage(array, name, options), *axis_doubt(shape, name, options.time_axis)]
-        together = int(chunks[-1 if by_columns != (options.time_axis == 2) else 0]) if chunks else 1
-        step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
-        working = working_dtype(table.dtype, options.dtype, name)
-    except SourceError:
-        raise
-    except Exception as error:
-        raise SourceError(f"{name} cannot be read ({reason(error)}).") from None
+    shape = tuple(array.shape or ())
+    shape = shape[::-1] if by_columns else shape
+    (total, features), picture = as_table(shape, name, options.time_axis)
+    table, chunks = _Flat(array, (total, features), by_columns, options.time_axis == 2), getattr(array, "chunks", None)
+    _refuse_lost_parts(array, name)
+    warnings = [*check_storage(array, name, options), *axis_doubt(shape, name, options.time_axis)]
+    together = int(chunks[-1 if by_columns != (options.time_axis == 2) else 0]) if chunks else 1
+    step = max(1, PIECE_BYTES // (features * table.dtype.itemsize) // together) * together  # no chunk is unpacked twice
+    working = working_dtype(table.dtype, options.dtype, name)
     read = sliced(table, total, step)
     return Source(name, features, working, read, total, image_shape=picture, warnings=warnings, kind="table", **options.common())
 
@@ -146,49 +123,32 @@ class _Flat:
 
 
 def check_storage(array: Any, name: str, options: Options) -> list[str]:
-    """Check that the chunks in which an array is stored fit into memory; returns warnings about chunks that are missing."""
-    dtype = np.dtype(array.dtype)
+    """Check that the chunks in which an array is stored fit into memory; returns a warning if some are missing.
+
+    They read as fill values: they were never written, or are lost.
+    """
     chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
     if chunks:
-        options.check(int(np.prod([int(size) for size in chunks], dtype=object)) * dtype.itemsize, "one stored chunk", name)
-    if hasattr(array, "is_virtual"):
-        return _check_hdf5(array, name)
-    return []
-
-
-def _check_hdf5(array: Any, name: str) -> list[str]:
-    """Find what HDF5 silently reads as fill values: files that are missing, and chunks that were never written."""
-    if array.is_virtual:
-        folder = Path(os.path.dirname(os.path.abspath(array.file.filename)))
-        for source in array.virtual_sources():
-            file = source.file_name
-            if file != "." and "%b" not in file and not (folder / file).exists() and not Path(file).exists():
-                raise SourceError(f"{name} is put together from other files, and {file} is not there; its rows would read as fill values.")
-            if file != "." and "%b" not in file and not _has_dataset(folder / file, source.dset_name):
-                raise SourceError(f"{name} is put together from other files, and {file} has no {source.dset_name}; get it again.")
-    for external in array.external or ():
-        if not Path(os.path.join(os.path.dirname(os.path.abspath(array.file.filename)), external[0])).exists():
-            raise SourceError(f"{name} keeps its values in {external[0]}, which is not there.")
-    if array.chunks:
-        expected = int(np.prod([-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True)], dtype=object))
-        stored = array.id.get_num_chunks()
-        if stored < expected:
-            return [missing_chunks(name, expected - stored, expected, array.fillvalue)]
-    elif array.size and not array.is_virtual and array.id.get_storage_size() == 0 and not array.external:
-        return [f"{name} was never written: all of it reads as {array.fillvalue}"]
-    return []
-
-
-def _has_dataset(path: Path, name: str) -> bool:
-    import h5py
-
+        options.check(math.prod(map(int, chunks)) * np.dtype(array.dtype).itemsize, "one stored chunk", name)
+    expected = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, chunks or array.shape, strict=True) if size)
     try:
-        with h5py.File(path, "r") as file:
-            return name in file
-    except OSError:
-        return False
+        if not hasattr(array, "id"):
+            stored = int(array.nchunks_initialized)
+        elif chunks:
+            stored = array.id.get_num_chunks()
+        else:
+            stored = int(array.id.get_storage_size() > 0 or array.is_virtual or bool(array.external))
+    except (NotImplementedError, AttributeError, OSError):  # storage that cannot be listed, such as http
+        return []
+    fill = array.fillvalue if hasattr(array, "fillvalue") else array.fill_value
+    if stored >= expected:
+        return []
+    return [f"{expected - stored} of the {expected} chunks of {name} are not stored and read as {fill}: never written, or lost"]
 
 
-def missing_chunks(name: str, missing: int, expected: int, fill: Any) -> str:
-    """The sentence about chunks that are not stored."""
-    return f"{missing} of the {expected} chunks of {name} are not stored and read as {fill}: never written, or lost"
+def _refuse_lost_parts(array: Any, name: str) -> None:
+    """Refuse a virtual table of which a file is missing: HDF5 would silently read fill values."""
+    for source in array.virtual_sources() if getattr(array, "is_virtual", False) else ():
+        file = source.file_name
+        if file != "." and "%b" not in file and not (Path(array.file.filename).absolute().parent / file).exists():
+            raise SourceError(f"{name} is put together from other files, and {file} is not there; its rows would read as fill values.")

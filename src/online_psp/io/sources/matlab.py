@@ -1,23 +1,22 @@
 """Reads one variable of a MATLAB file, with one sample per row.
 
 Files of version 5 (``save -v6`` and ``-v7``) are read by `online_psp.io.mat5`: SciPy's reader ends the process for one in a hundred damaged
-files. Files of MATLAB 4 are read by SciPy, and those of version 7.3, which are HDF5, by h5py.
+files. Files of version 7.3, which are HDF5, are read by h5py.
 """
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from online_psp.io.mat5 import KindError, MatError, is_version_4, list_variables, read_variables
+from online_psp.io.mat5 import KindError, is_version_4, list_variables, read_variables
 from online_psp.io.sources.arrays import as_table, choose_table
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
-from online_psp.io.sources.source import Source, SourceError, reason, sliced, working_dtype
+from online_psp.io.sources.source import Source, SourceError, sliced, working_dtype
 from online_psp.io.sources.sparse import open_sparse
 
 _SPARSE_COPIES = 5  # of a sparse matrix in memory: as stored, by columns and by rows, with wider row numbers
@@ -34,13 +33,13 @@ def open_mat(place: Place, options: Options) -> Source:
         data = file.read(options.max_memory + 1)
     options.check(len(data), "the file, which is read as a whole,", place.name)
     try:
-        name, array = _version_4(data, place.name, options) if is_version_4(data) else _version_5(data, place.name, options)
+        if is_version_4(data):
+            raise SourceError(f"{place.name} is a file of MATLAB 4: save it with -v7.")
+        name, array = _variable(data, place.name, options)
     except KindError as error:
         raise SourceError(
             f"{place.name} cannot be used as a table, because {error}: choose another variable ({place.name}::NAME)."
         ) from None
-    except MatError as error:
-        raise _damaged(place.name, error) from None
     label = f"{place.name}::{name}"
     if issparse(array):
         return open_sparse(array, options, label)
@@ -53,39 +52,13 @@ def open_mat(place: Place, options: Options) -> Source:
     )  # fmt: skip
 
 
-def _version_5(data: bytes, path: str, options: Options) -> tuple[str, Any]:
-    """A variable of a file of version 5, with its name."""
+def _variable(data: bytes, path: str, options: Options) -> tuple[str, Any]:
+    """A variable, with its name."""
     held = {variable.name: variable for variable in list_variables(data)}
     name = choose_table(path, {name: variable.shape for name, variable in held.items()}, options.member, "variable")
     variable = held[name]
-    if variable.shape:  # objects have no shape
-        _check_shape(name, variable.shape, path)
+    if variable.shape and len(variable.shape) != 2:  # objects have no shape
+        raise SourceError(f"{name!r} in {path} must be a matrix with one sample a row; it has shape {variable.shape}.")
     taken = 8 * sum(variable.shape) + _SPARSE_COPIES * len(data) if variable.sparse else 8 * math.prod(variable.shape)
     options.check(taken, "the matrix, which is read as a whole,", path)
     return name, read_variables(data, (name,), options.max_memory)[name]
-
-
-def _version_4(data: bytes, path: str, options: Options) -> tuple[str, Any]:
-    """A variable of a file of MATLAB 4, with its name."""
-    from scipy.io import loadmat, whosmat
-
-    try:
-        held = {name: tuple(shape) for name, shape, _ in whosmat(io.BytesIO(data))}
-    except Exception as error:  # SciPy's reader raises nearly anything for damaged files
-        raise _damaged(path, error) from None
-    name = choose_table(path, held, options.member, "variable")
-    _check_shape(name, held[name], path)
-    options.check(8 * math.prod(held[name]), "the matrix, which is read as a whole,", path)
-    try:
-        return name, loadmat(io.BytesIO(data), variable_names=[name])[name]
-    except Exception as error:
-        raise _damaged(path, error) from None
-
-
-def _check_shape(name: str, shape: tuple[int, ...], path: str) -> None:
-    if len(shape) != 2:
-        raise SourceError(f"{name!r} in {path} must be a matrix with one sample a row; it has shape {shape}.")
-
-
-def _damaged(name: str, error: Exception) -> SourceError:
-    return SourceError(f"{name} cannot be read as a MATLAB file ({reason(error)}): it is damaged or something else, so get it again.")

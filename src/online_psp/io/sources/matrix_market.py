@@ -20,7 +20,7 @@ from online_psp.io.sources.genes import labelled, numbered
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, local
 from online_psp.io.sources.source import Source, SourceError, check_shape, sliced, working_dtype
-from online_psp.io.sources.sparse import damaged, open_sparse, reading
+from online_psp.io.sources.sparse import damaged, open_sparse
 
 _INTEGER = rb"[+-]?\d{1,19}"
 _REAL = rb"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:e[+-]?\d{1,5})?|[+-]?(?:nan|inf(?:inity)?)"
@@ -35,8 +35,7 @@ def open_matrix_market(place: Place, options: Options) -> Source:
     """Open a file: coordinates give sparse rows, a dense array gives dense rows."""
     name = place.name
     beside = None if place.path is None else _beside(place.path)
-    with reading(name, _KIND):
-        matrix = _read(place, options)
+    matrix = _read(place, options)
     if isinstance(matrix, np.ndarray):
         total, features = check_shape(matrix.shape, name)
         found = Source(
@@ -46,16 +45,17 @@ def open_matrix_market(place: Place, options: Options) -> Source:
         return picked(found, options.wanted)
     if beside is None:
         return picked(replace(open_sparse(matrix, options, name), kind="mtx", files=(place,)), options.wanted)
-    if matrix.shape not in (beside.shape, beside.shape[::-1]):
+    shape = len(beside.genes), len(beside.cells)
+    if matrix.shape not in (shape, shape[::-1]):
         raise SourceError(
             f"{name} is {matrix.shape[0]} × {matrix.shape[1]}, and the tables beside it name {len(beside.genes)} genes and "
             f"{len(beside.cells)} cells: they do not belong together."
         )
-    turned = matrix.shape == beside.shape
+    turned = matrix.shape == shape
     found = open_sparse(matrix.T if turned else matrix, options, name)
     note = f"genes are its {'rows' if turned else 'columns'}, by the tables beside it: cells are samples, and genes have their names"
     found = replace(found, kind="mtx", files=(place,), feature_names=numbered(beside.genes), notes=[*found.notes, note])
-    return labelled(found, {"barcodes": np.array(beside.cells, dtype=object)}, options)
+    return labelled(found, {"barcodes": beside.cells.__getitem__}, options)
 
 
 def _read(place: Place, options: Options) -> Any:
@@ -108,15 +108,10 @@ def _rows(layout: str, value: bytes | None) -> re.Pattern[bytes]:
 
 
 class _Beside(NamedTuple):
-    """The tables that Cell Ranger writes beside a matrix."""
+    """The tables that Cell Ranger writes beside a matrix of genes × cells."""
 
     genes: list[str]
     cells: list[str]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the matrix, as Cell Ranger writes it."""
-        return len(self.genes), len(self.cells)
 
 
 def _beside(path: Path) -> _Beside | None:
@@ -148,7 +143,5 @@ def _table(folder: Path, prefix: str, stems: tuple[str, ...], column: int) -> li
 
 def is_ten_x_folder(folder: Path) -> Path | None:
     """The matrix in a folder that Cell Ranger wrote; None for other folders."""
-    for name in ("matrix.mtx.gz", "matrix.mtx"):
-        if (folder / name).is_file() and _table(folder, "", ("barcodes",), 0) is not None:
-            return folder / name
-    return None
+    found = [folder / name for name in ("matrix.mtx.gz", "matrix.mtx") if (folder / name).is_file()]
+    return found[0] if found and _table(folder, "", ("barcodes",), 0) is not None else None

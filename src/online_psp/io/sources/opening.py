@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import numbers
 import os
 import sys
@@ -12,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -86,8 +88,10 @@ def open_source(
         Columns to learn from, or to leave out.
     header : bool, optional
         Whether text begins with column names; detected by default.
-    delimiter, decimal, thousands, comment, skip_rows, encoding : optional
+    delimiter, decimal, comment, skip_rows, encoding : optional
         Format of text; detected from the first lines by default. ``delimiter`` may be "tab" or "whitespace".
+    thousands : str, optional
+        Sign between thousands in text; none by default.
     na_values : sequence of str, optional
         Texts that stand for missing values, besides the usual ones.
     ids : columns, optional
@@ -163,7 +167,7 @@ def _check_dtype(dtype: Any, features: int | None) -> None:
 def _open(source: Any, options: Options) -> Source:
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
         if len(source) > 1:
-            return _open_list([os.fspath(each) for each in source], options)
+            return _open_files([os.fspath(each) for each in source], options, f"{source[0]} … {source[-1]}")
         source = source[0]
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
@@ -183,7 +187,7 @@ def _open_standard_input(options: Options) -> Source:
 def _open_name(name: str, options: Options) -> Source:
     if not name:
         raise UnknownSourceError("An empty name is not a source; the folder that you are in is called . (a point).")
-    file, member = split_member(name)
+    file, member = split_member(unquote(name[7:]) if name.lower().startswith("file://") else name)
     options = replace(options, member=member)
     if is_url(file):
         return _open_places(remote(file), options, file)
@@ -204,29 +208,11 @@ def _open_name(name: str, options: Options) -> Source:
     return _open_place(local(path, file), options)
 
 
-def _open_list(names: list[str], options: Options) -> Source:
-    """Open files that were listed, in the order given; those of a pattern or a folder are in natural order."""
-    if "-" in names:
-        raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    found = _open_files(names, options, f"{names[0]} … {names[-1]}")
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if twice is not None:
-        found.warnings.append(f"{twice} is given more than once; its rows count as often")
-    return found
-
-
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
-    """Open several files as one table. A column to leave out must be in at least one of them."""
-    wanted = options.wanted
-    if wanted.exclude is None or wanted.absent is not None:
-        return open_several([partial(_with_columns, file, options) for file in files], name)
-    absent: list[set[str | int]] = []
-    options = replace(options, wanted=wanted._replace(absent=absent))
-    found = open_several([partial(_with_columns, file, options) for file in files], name)
-    nowhere = set.intersection(*absent) if absent else set()
-    if nowhere:
-        raise UnknownSourceError(f"None of the files of {name} has a column {min(map(str, nowhere))!r} to leave out (--exclude).")
-    return found
+    """Open several files as one table."""
+    if "-" in files:
+        raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
+    return open_several([partial(_with_columns, file, options) for file in files], name)
 
 
 def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
@@ -240,7 +226,7 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
     """Open standard input, or a named pipe such as ``<(zcat x.csv.gz)``."""
     if options.features is not None:
         raise UnknownSourceError(f"Raw binary is read from files; write {name} to one, or give text or JSON lines.")
-    place = Place(name, lambda: stream, once=True)
+    place = Place(name, lambda: stream)
     clear: Any = place.clear()
     feed = Feed(place, clear)
     while len(feed.seen) < 16 and b"\n" not in feed.seen and (piece := some(clear, PIECE)):
@@ -264,18 +250,17 @@ def _open_places(places: list[Place], options: Options, name: str) -> Source:
 
 
 def _open_place(place: Place, options: Options) -> Source:
-    if place.remote is not None and place.short.lower().endswith(".zarr"):
-        return ZARR.open(place, options)
-    named = by_name(place.short)
-    found: Format | str | None = named
-    if options.features is not None:
-        if named not in (None, RAW) and not place.short.lower().endswith(".zip"):
-            raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
-        found = by_content(place) if place.short.lower().endswith(".zip") else RAW
-    elif named in (None, RAW, TEXT):
+    named, zipped = by_name(place.short), place.short.lower().endswith(".zip")
+    found: Format | str | None = RAW
+    if named is ZARR:
+        found = ZARR
+    elif options.features is None or zipped:
         looked = by_content(place)
-        if looked is not None and not (looked in (TEXT, JSON) and named is not None and not place.short.lower().endswith(".dat")):
-            found = looked
+        binary = named is RAW and not place.short.lower().endswith(".dat")
+        of_name = looked is None or named not in (None, RAW, TEXT) or (looked in (TEXT, JSON) and (binary or named is TEXT))
+        found = named if of_name else looked
+    elif named not in (None, RAW):
+        raise UnknownSourceError(f"{place.name} is not raw binary, by its name: leave out features, or let it end in .bin.")
     if found == "zip":
         return _open_zip(place, options)
     if not isinstance(found, Format):
@@ -287,20 +272,22 @@ def _open_place(place: Place, options: Options) -> Source:
         )
     if options.member is not None and not found.member:
         raise UnknownSourceError(f"{place.name} holds one table; leave out ::{options.member}.")
-    try:
-        source = found.open(place, options)
-    except UnknownSourceError:
-        raise
-    except SourceError:
-        binary = named is found and found.magic and found.name != "matrix market"
-        if binary and place.path is not None and place.path.is_file() and by_content(place) in (TEXT, JSON):
-            raise SourceError(f"{place.name} is text, and its name says otherwise: let it end in .csv, .txt or .jsonl.") from None
-        raise
+    source = _opened(found, place, options)
     if found is not named:
         source.notes.append(f"read as {found.name}, by its first bytes")
-    idle = [name for name, value in options.text._asdict().items() if value not in (None, 0, []) and name not in found.heeds]
-    source.warnings.extend(f"{name} is for text, and has no effect on {source.name}" for name in idle)
     return source
+
+
+def _opened(format_: Format, place: Place, options: Options) -> Source:
+    """Open a file of a known format; whatever a library raises for a damaged one becomes one sentence."""
+    try:
+        return format_.open(place, options)
+    except (SourceError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # where calamine panics, that is no Exception
+        if isinstance(error, OSError) and error.errno == errno.EACCES:
+            raise
+        raise SourceError(f"{place.name} cannot be read as {format_.name} ({reason(error)}).") from None
 
 
 def _open_zip(place: Place, options: Options) -> Source:
@@ -316,7 +303,7 @@ def _open_zip(place: Place, options: Options) -> Source:
 
 def _open_folder(path: Path, options: Options) -> Source:
     if path.name.lower().endswith(".zarr") or any((path / mark).exists() for mark in ("zarr.json", ".zarray", ".zgroup")):
-        return ZARR.open(Place(str(path), lambda: path.open("rb"), path), options)
+        return _opened(ZARR, Place(str(path), lambda: path.open("rb"), path), options)
     files = files_in(path)
     if (matrix := is_ten_x_folder(path)) is not None:
         return _open_place(local(matrix), options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from online_psp.io.sources.columns import Wanted, listed
-from online_psp.io.sources.numerals import is_number, number
+from online_psp.io.sources.numerals import POINT
 from online_psp.io.sources.source import SourceError, default_max_memory, megabytes
 
 
@@ -54,6 +54,6 @@ class Options:
         return {
             "missing": self.missing,
             "max_memory": self.max_memory,
-            "na_numbers": tuple(number(text) for text in given if is_number(text)),
+            "na_numbers": tuple(value for value in map(POINT.number, given) if value is not None),
             "schema": {**said, "time_column": self.wanted.time_column, "time_axis": self.time_axis, "na_values": sorted(given), **schema},
         }

@@ -10,13 +10,12 @@ import io
 import lzma
 import os
 import re
+import weakref
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
 from online_psp.io.sources.source import MissingExtraError, SourceError, UnknownSourceError, reason
 
@@ -24,9 +23,8 @@ PIECE = 1 << 20
 HEAD = 1 << 17
 _URL = re.compile(r"^([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _GLOB = re.compile(r"[*?\[]")
-_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_PACKED = {b"\x1f\x8b\x08": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 @dataclass
@@ -41,8 +39,6 @@ class Place:
     """The path, if it is a local file."""
     remote: Any = None
     """fsspec's file system and the path in it, if it is neither local nor in an archive."""
-    once: bool = False
-    """Whether it is a pipe, which is read only once."""
     packed: str | None = None
     """How it is compressed, once it has been opened."""
     stored: int | None = None
@@ -63,26 +59,34 @@ class Place:
         except OSError:
             return None
 
-    def clear(self) -> BinaryIO:
-        """The bytes from the first one on, unpacked."""
-        file = self.open()
-        try:
-            start = exactly(file, 6)
-            self.packed = compression(start)
-            if self.packed is None and not self.once and file.seekable():
-                file.seek(0)
-                return file
-            whole: Any = _Again(start, file)
-            return io.BufferedReader(Unpacked(_unpacker(whole if self.once else io.BufferedReader(whole, PIECE), self), self, file), PIECE)
-        except BaseException:
-            file.close()
-            raise
+    def clear(self, at: int = 0) -> BinaryIO:
+        """The bytes, unpacked, from one on."""
+        stored = self.open()
+        start = exactly(stored, 6)
+        self.packed = compression(start)
+        if stored.seekable():
+            stored.seek(0)
+        file: Any = stored if stored.seekable() else _Again(start, stored)
+        if self.packed == "zstd":
+            import pyarrow as pa
 
-    def head(self) -> bytes:
+            file = io.BufferedReader(_Again(b"", pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")), PIECE)
+        elif self.packed is not None:
+            file = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}[self.packed](file)  # type: ignore[operator]
+        if file is not stored:
+            weakref.finalize(file, stored.close)
+        if at and file.seekable():
+            file.seek(at)
+            return file  # type: ignore[no-any-return]
+        while at > 0 and (part := file.read(min(at, PIECE))):
+            at -= len(part)
+        return file  # type: ignore[no-any-return]
+
+    def head(self, size: int = HEAD) -> bytes:
         """The first bytes, unpacked; not for pipes."""
-        if not self.seen:
+        if len(self.seen) < size and (not self.seen or len(self.seen) >= HEAD):
             with self.clear() as file:
-                self.seen = exactly(file, HEAD)
+                self.seen = exactly(file, size)
         return self.seen
 
 
@@ -118,59 +122,6 @@ class _Again(io.RawIOBase):
 def some(file: Any, size: int) -> bytes:
     """What one read gives, without waiting for more."""
     return bytes((file.read1 if hasattr(file, "read1") else file.read)(size) or b"")
-
-
-class Unpacked(io.RawIOBase):
-    """A file whose errors are sentences, and which closes others with itself."""
-
-    def __init__(self, inner: Any, place: Place, *others: Any) -> None:
-        self.inner, self.place, self.others = inner, place, others
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(not self.place.packed and self.inner.seekable())
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = some(self.inner, len(buffer))
-        except _DAMAGE:
-            if not isinstance(self.inner, zipfile.ZipExtFile) and not self.place.packed:
-                raise
-            kind = self.place.packed or "zip"
-            raise SourceError(
-                f"{self.place.name}: the compressed data ({kind}) is damaged or cut short; write or download it again."
-            ) from None
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self.inner.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self.inner.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            for each in (self.inner, *self.others):
-                each.close()
-        super().close()
-
-
-def _unpacker(file: Any, place: Place) -> Any:
-    """A file that unpacks another, piece by piece, however well it was compressed."""
-    if place.packed == "gzip":
-        return gzip.GzipFile(fileobj=file)
-    if place.packed == "bzip2":
-        return bz2.BZ2File(file)
-    if place.packed == "xz":
-        return lzma.LZMAFile(file)
-    if place.packed == "zstd":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
-    return file
 
 
 def is_url(text: str) -> bool:
@@ -209,12 +160,6 @@ def in_memory(name: str, data: bytes) -> Place:
 def remote(url: str) -> list[Place]:
     """The files that a URL stands for: one file, those of a folder, or those that match a pattern, in natural order."""
     scheme = url.partition("://")[0].lower()
-    if scheme == "file":
-        path = Path(url.partition("://")[2])
-        path = path if path.exists() else Path(unquote(str(path)))
-        if not path.is_file():
-            raise UnknownSourceError(f"{url} {'is a folder: name it by its path' if path.is_dir() else f'does not exist{similar(path)}'}.")
-        return [local(path)]
     try:
         import fsspec
     except ImportError:
@@ -231,9 +176,8 @@ def remote(url: str) -> list[Place]:
     except ImportError as error:
         raise MissingExtraError(f"Reading {url} needs a package that is not installed: {reason(error)}.") from None
     except (ValueError, FileNotFoundError) as error:
-        why = reason(error.__cause__ if error.__cause__ is not None and url in str(error) else error)
-        missing = why == url or isinstance(error, FileNotFoundError)
-        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else why}.") from None
+        missing = isinstance(error, FileNotFoundError) or reason(error) == url
+        raise UnknownSourceError(f"{url} cannot be opened: {'it is not there' if missing else reason(error)}.") from None
     except Exception as error:  # every file system has its own errors
         raise SourceError(f"{url} cannot be opened ({type(error).__name__}: {reason(error)}).") from None
     if not places:
@@ -276,11 +220,8 @@ def files_in(folder: Path) -> list[Path]:
 
 def zip_members(place: Place) -> list[str]:
     """The files in an archive, in natural order."""
-    try:
-        with place.open() as file, zipfile.ZipFile(file) as archive:
-            names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
-        raise SourceError(f"{place.name} is not a whole zip archive ({reason(error)}).") from None
+    with place.open() as file, zipfile.ZipFile(file) as archive:
+        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
     return natural(name for name in names if not any(part.startswith((".", "__")) for part in name.split("/")))
 
 
@@ -288,21 +229,13 @@ def in_zip(place: Place, member: str) -> Place:
     """A member of an archive; it can be read forward, and again."""
 
     def opened() -> BinaryIO:
-        file = place.open()
-        try:
-            archive = zipfile.ZipFile(file)
-            return io.BufferedReader(Unpacked(archive.open(member), inside, archive, file), PIECE)
-        except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:  # an unknown compression, a password, or damage
-            file.close()
-            raise SourceError(f"{inside.name} cannot be read ({reason(error)}).") from None
-        except BaseException:
-            file.close()
-            raise
+        stored = place.open()
+        inside: Any = zipfile.ZipFile(stored).open(member)  # noqa: SIM115
+        weakref.finalize(inside, stored.close)
+        return io.BufferedReader(inside, PIECE)
 
     with place.open() as file, zipfile.ZipFile(file) as archive:
-        size = archive.getinfo(member).file_size
-    inside = Place(f"{place.name}::{member}", opened, stored=size)
-    return inside
+        return Place(f"{place.name}::{member}", opened, stored=archive.getinfo(member).file_size)
 
 
 def check_copies(names: Sequence[str], where: str) -> None:

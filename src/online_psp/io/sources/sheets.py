@@ -11,7 +11,7 @@ from typing import Any
 
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, in_memory
-from online_psp.io.sources.source import MissingExtraError, Source, SourceError, UnknownSourceError, reason
+from online_psp.io.sources.source import MissingExtraError, Source, SourceError, UnknownSourceError
 from online_psp.io.sources.text import Feed, open_text
 
 
@@ -21,21 +21,16 @@ def open_sheet(place: Place, options: Options) -> Source:
         from python_calamine import CalamineWorkbook
     except ImportError:
         raise MissingExtraError(f"Reading {place.name} needs python-calamine: pip install 'online-psp[excel]'.") from None
-    try:
-        with place.open() as file:  # what a zip archive says that it unpacks to; .xls files are none
-            unpacked = sum(entry.file_size for entry in zipfile.ZipFile(file).infolist()) if zipfile.is_zipfile(file) else 0
-        options.check(max(4 * (place.size or 0), unpacked), "the workbook, which is read as a whole,", place.name)
-        with place.open() as file:
-            book = CalamineWorkbook.from_filelike(io.BytesIO(file.read()))
-        sheets = book.sheet_names
-        name = options.member or sheets[0]
-        if name not in sheets:
-            raise UnknownSourceError(f"{place.name} has no sheet {name!r}; it has {', '.join(sheets)}.")
-        rows = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
-    except (SourceError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # calamine's errors; where it panics, that is no Exception
-        raise SourceError(f"{place.name} is not a whole workbook ({reason(error)}).") from None
+    with place.open() as file:  # what a zip archive says that it unpacks to; .xls files are none
+        unpacked = sum(entry.file_size for entry in zipfile.ZipFile(file).infolist()) if zipfile.is_zipfile(file) else 0
+    options.check(max(4 * (place.size or 0), unpacked), "the workbook, which is read as a whole,", place.name)
+    with place.open() as file:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(file.read()))
+    sheets = book.sheet_names
+    name = options.member or sheets[0]
+    if name not in sheets:
+        raise UnknownSourceError(f"{place.name} has no sheet {name!r}; it has {', '.join(sheets)}.")
+    rows = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
     text = io.StringIO()
     cells = ([_cell(value) for value in row] for row in rows)
     csv.writer(text, "excel-tab", lineterminator="\n").writerows(row if any(row) else [] for row in cells)
@@ -51,8 +46,6 @@ def open_sheet(place: Place, options: Options) -> Source:
         raise type(error)(f"{error} This is the first sheet; {place.name}::NAME reads another ({others}).") from None
     if len(sheets) > 1 and options.member is None:
         found.notes.append(f"sheet {name!r} of {len(sheets)}; {place.name}::NAME reads another")
-    if any("is empty in all" in said for said in found.warnings):
-        found.warnings.append("a formula reads as empty if its value was not saved: open the workbook in Excel and save it")
     return replace(found, kind="excel", files=(place,), place=lambda row, mark: f"sheet row {mark[4]}")
 
 

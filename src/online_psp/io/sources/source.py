@@ -6,11 +6,12 @@ screened: the only place that does so.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import os
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -117,14 +118,14 @@ def together(chunks: Sequence[Chunk]) -> Chunk:
 class Position:
     """How far a source has been read: the place, and a digest of the last rows before it, which tells whether it is still the same."""
 
-    def __init__(self, end: Mark, start: Mark, digest: str | None = None, rows: tuple[Chunk, ...] = ()) -> None:
+    def __init__(self, end: Mark, start: Mark, digest: str | None = None, rows: Chunk | None = None) -> None:
         self.end, self.start, self._digest, self._rows = end, start, digest, rows
 
     @property
     def digest(self) -> str:
         """Digest of the rows from `start` to `end`."""
         if self._digest is None:
-            self._digest, self._rows = digest_of(self._rows), ()
+            self._digest, self._rows = digest_of(self._rows), None
         return self._digest
 
     @classmethod
@@ -139,13 +140,11 @@ class Position:
     @classmethod
     def of(cls, stored: Any) -> Self | None:
         """The position that a checkpoint holds; None if it is none."""
-        if not isinstance(stored, list) or len(stored) != 3 or not isinstance(stored[2], str):
+        try:
+            end, start, digest = stored
+            return cls(Mark(*map(int, end)), Mark(*map(int, start)), str(digest))
+        except (TypeError, ValueError):
             return None
-        for mark in stored[:2]:
-            if not isinstance(mark, list) or len(mark) != 5 or not all(type(each) is int and 0 <= each < 1 << 62 for each in mark):
-                return None
-        end, start = (Mark(*mark) for mark in stored[:2])
-        return cls(end, start, stored[2]) if 0 <= end.row - start.row <= _DIGESTED_ROWS else None
 
 
 class Block(NamedTuple):
@@ -194,11 +193,9 @@ class Source:
     """dtype of the blocks: float32 or float64."""
     read: Reader = field(repr=False)
     total: int | None = None
-    """Number of rows, if it is known."""
+    """Number of rows, if it is known. Then reading can begin at any row; otherwise at the first, and at places that have been named."""
     once: bool = False
     """Whether it can be read only once."""
-    by_number: bool = True
-    """Whether reading can begin at any row; otherwise only at places that have been named, and at the first row."""
     feature_names: list[str] | None = None
     image_shape: tuple[int, ...] | None = None
     place: Callable[[int, Any], str] | None = field(default=None, repr=False)
@@ -249,33 +246,30 @@ class Source:
         size = size or self.block_rows()
         self._check_memory(size)
         known = start if isinstance(start, Position) else Position(Mark(start), Mark(start))
-        named = isinstance(start, Position) or self.by_number
-        begin = known.start if named and not self.once else Mark()
-        last = _Last(known.start, self._digested())
+        begin = known.start if (isinstance(start, Position) or self.total is not None) and not self.once else Mark()
+        tail = _Tail(known.start, self._digested())
         at = known.end.row
-        chunks = self._after(self._chunks(begin), begin.row, known, last, isinstance(start, Position))
-        for chunk in cut(chunks, size, deadline):
-            last.add(chunk)
-            yield self._screened(at, chunk)._replace(position=last.position())
+        for chunk in cut(self._after(begin.row, self._chunks(begin), known, tail, isinstance(start, Position)), size, deadline):
+            tail.add(chunk)
+            yield self._screened(at, chunk)._replace(position=tail.position())
             at += chunk.length
 
-    def _after(self, chunks: Iterator[Chunk], at: int, known: Position, last: _Last, compare: bool) -> Iterator[Chunk]:
+    def _after(self, at: int, chunks: Iterator[Chunk], known: Position, tail: _Tail, compare: bool) -> Iterator[Chunk]:
         """Pass over the rows before a position; the last of them must be those that it was made from."""
         for chunk in chunks:
             if self.once and sum(each.length for each in self.seen) < self._digested():
                 self.seen.append(chunk)
-            if at >= known.end.row:
-                yield chunk
-                continue
-            stop = min(known.end.row - at, chunk.length)
-            last.add(chunk.part(min(max(known.start.row - at, 0), stop), stop))
-            at += stop
-            if compare and at == known.end.row and last.position().digest != known.digest:
-                raise DifferentSourceError(
-                    f"{self.name} has changed before row {at}, where the run had come to: its rows {known.start.row + 1} to {at} are not "
-                    "those that were read."
-                )
-            yield chunk.part(stop, chunk.length)
+            if at < known.end.row:
+                stop = min(known.end.row - at, chunk.length)
+                tail.add(chunk.part(min(max(known.start.row - at, 0), stop), stop))
+                at += stop
+                chunk = chunk.part(stop, chunk.length)  # noqa: PLW2901
+                if compare and at == known.end.row and tail.position().digest != known.digest:
+                    raise DifferentSourceError(
+                        f"{self.name} has changed before row {at}, where the run had come to: its rows {known.start.row + 1} to {at} are "
+                        "not those that were read."
+                    )
+            yield chunk
         if compare and at < known.end.row:
             raise DifferentSourceError(
                 f"{self.name} ended after {at} rows, and the run had come to row {known.end.row}: these are other data."
@@ -294,20 +288,14 @@ class Source:
                 return
             except (SourceError, KeyboardInterrupt):
                 raise
-            except MemoryError:
-                raise SourceError(
-                    f"{self.name}, after row {at}: there is not enough memory to read on; try fewer at a time (--set block=…)."
-                ) from None
             except Exception as error:  # a library may raise anything for a damaged file
-                if self.foreign:
+                if self.foreign and not isinstance(error, MemoryError):
                     raise
-                raise SourceError(f"{self.name}, after row {at}: the data cannot be read ({reason(error)}).") from None
+                raise unreadable(self.name, at, error) from None
             if chunk is None:
                 empty = empty or Chunk(0, np.zeros((0, self.features), self.dtype))
                 yield empty
                 continue
-            if chunk.rows.ndim != 2 or chunk.rows.shape[1] != self.features:
-                raise SourceError(f"{self.name}, row {at + 1}: rows must have {self.features} values; these have {chunk.rows.shape[1:]}.")
             yield chunk._replace(rows=_with_holes(chunk.rows, self.na_numbers)) if self.na_numbers else chunk
             at += chunk.length
 
@@ -316,21 +304,15 @@ class Source:
 
         For data that fits into memory: it may take at most twice as much as a block.
         """
-        most = 2 * self.max_memory
-        needed = (self.total or 0) * self.features * self.dtype.itemsize
-        if self.block is None and needed > most:
-            raise SourceError(
-                f"{self.name}: all of its {self.total} rows at once would take {megabytes(needed)}, and {megabytes(most)} are allowed."
-            )
-        parts, at, taken = [], 0, 0
+        most, parts, at, taken = 2 * self.max_memory, [], 0, 0
         for chunk in self._chunks(Mark()):
             block = self._screened(at, chunk)
             if block.bad:
                 raise SourceError(f"{self.where(block.bad[0])}: it {block.bad[0].problem}.")
             at += chunk.length
             taken += 0 if issparse(chunk.rows) else chunk.rows.nbytes
-            if taken > most:
-                raise SourceError(f"{self.name}: all of its rows at once would take more than {megabytes(most)}.")
+            if max(taken, 0 if self.block else (self.total or 0) * self.features * chunk.rows.itemsize) > most:
+                raise SourceError(f"{self.name}: all of its rows at once would take more than the {megabytes(most)} that are allowed.")
             if chunk.length:
                 parts.append(chunk.rows)
         if not parts:
@@ -342,14 +324,13 @@ class Source:
     def head(self, rows: int | None = None) -> list[Any] | None:
         """How many first rows are digested, and their digest; None if they have not come yet."""
         rows = self._digested() if rows is None else rows
-        found, have = list(self.seen) if self.once else [], 0
-        for chunk in found or (() if self.once else self.read(Mark())):
-            found = found if self.once else [*found, chunk]
-            have += chunk.length
-            if have >= rows:
+        found: list[Chunk] = []
+        for chunk in self.seen if self.once else self.read(Mark()):
+            found.append(chunk)
+            if sum(each.length for each in found) >= rows:
                 break
-        have = min(have, rows)
-        return [have, digest_of([together(found).part(0, have)])] if have else None
+        whole = together(found).part(0, rows) if found else None
+        return [whole.length, digest_of(whole)] if whole is not None and whole.length else None
 
     def _digested(self) -> int:
         """Number of rows that are digested at once."""
@@ -418,41 +399,34 @@ class Source:
         return f"{self.name}, row {bad.row}{f' ({bad.place})' if bad.place else ''}"
 
 
-class _Last:
+class _Tail:
     """The last rows before a place, for its digest."""
 
     def __init__(self, start: Mark, most: int) -> None:
         self.start = self.end = start
-        self.most, self.parts, self.rows = most, deque[Chunk](), 0
+        self.most, self.rows = most, Chunk(0, np.zeros((0, 0)))
 
     def add(self, chunk: Chunk) -> None:
         """Add rows, and forget those that are not among the last any more."""
         if not chunk.length:
             return
-        extra = self.rows + chunk.length - self.most
-        while extra > 0 and self.parts:
-            first = self.parts.popleft()
-            passed = min(extra, first.length)
-            self.start = first.mark(self.start.row, passed - 1)
-            if passed < first.length:
-                self.parts.appendleft(first.part(passed, first.length))
-            self.rows, extra = self.rows - passed, extra - passed
-        self.end = chunk.mark(self.end.row, chunk.length - 1)
+        row = self.end.row
+        self.end = chunk.mark(row, chunk.length - 1)
+        whole = together([self.rows, chunk.part(max(0, chunk.length - self.most - 1), chunk.length)])
+        extra = whole.length - self.most
         if extra > 0:
-            self.start = chunk.mark(self.start.row, extra - 1)
-        kept = chunk.part(max(0, extra), chunk.length)
-        self.parts.append(kept._replace(rows=kept.rows.copy()))
-        self.rows += kept.length
+            self.start = whole.mark(self.end.row - whole.length, extra - 1)
+            whole = whole.part(extra, whole.length)
+        self.rows = whole._replace(rows=whole.rows.copy())
 
     def position(self) -> Position:
-        return Position(self.end, self.start, None, tuple(self.parts))
+        return Position(self.end, self.start, None, self.rows)
 
 
-def digest_of(chunks: Sequence[Chunk]) -> str:
+def digest_of(whole: Chunk | None) -> str:
     """A digest of rows, good and bad, however they were cut into chunks."""
     found = hashlib.blake2b(digest_size=16)
-    if chunks:
-        whole = together(chunks)
+    if whole is not None and whole.length:
         rows = whole.rows
         found.update(repr((whole.length, sorted(whole.bad))).encode())
         if issparse(rows):
@@ -502,21 +476,14 @@ def ahead(chunks: Iterator[Chunk], wait: bool = True) -> Iterator[Chunk | None]:
     stopped = threading.Event()
     end = object()
 
-    def put(item: Any) -> bool:
-        while not stopped.is_set():
-            try:
-                line.put(item, timeout=_WAIT / 4)
-                return True
-            except queue.Full:
-                continue
-        return False
-
     def work() -> None:
         try:
-            if all(map(put, chunks)):
-                put(end)
+            for chunk in itertools.chain(chunks, [end]):
+                line.put(chunk)
+                if stopped.is_set():
+                    break
         except BaseException as error:  # raised where the rows are used
-            put(error)
+            line.put(error)
         finally:
             chunks.close()  # type: ignore[attr-defined]
 
@@ -536,6 +503,8 @@ def ahead(chunks: Iterator[Chunk], wait: bool = True) -> Iterator[Chunk | None]:
             yield item
     finally:
         stopped.set()
+        with contextlib.suppress(queue.Empty):  # the thread may wait for room
+            line.get_nowait()
         if wait:
             thread.join()
 
@@ -577,6 +546,14 @@ def reason(error: BaseException) -> str:
     """The message of an error, in one line."""
     text = " ".join((str(error).splitlines() or [""])[0].split()).rstrip(".")
     return text[:300] if text else type(error).__name__
+
+
+def unreadable(name: str, row: int, error: Exception) -> SourceError:
+    """The error for data that a library fails to read on."""
+    why = f"the data cannot be read ({reason(error)})"
+    if isinstance(error, MemoryError):
+        why = "there is not enough memory to read on; try fewer at a time (--set block=…)"
+    return SourceError(f"{name}, after row {row}: {why}.")
 
 
 def sparse_block_rows(rows: int, entries: int) -> int:

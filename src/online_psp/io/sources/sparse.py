@@ -28,7 +28,6 @@ from online_psp.io.sources.source import (
     Source,
     SourceError,
     check_shape,
-    reason,
     working_dtype,
 )
 
@@ -50,7 +49,7 @@ Opened = Callable[[], AbstractContextManager[Parts]]
 def sparse_source(opened: Opened, shape: Any, options: Options, name: str, files: tuple[Place, ...] = ()) -> Source:
     """A source of rows stored one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
     total, features = check_shape(whole_numbers(shape, name), name)
-    with reading(name), opened() as parts:
+    with opened() as parts:
         working = working_dtype(parts.data.dtype, options.dtype, name)
         block = _check(parts, total, name)
 
@@ -64,10 +63,9 @@ def sparse_source(opened: Opened, shape: Any, options: Options, name: str, files
 
 def open_sparse(matrix: Any, options: Options, name: str) -> Source:
     """Open a matrix in memory, in any of SciPy's formats."""
-    with reading(name):
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)  # before anything follows its indices
-        rows = matrix.tocsr()
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)  # before anything follows its indices
+    rows = matrix.tocsr()
     found = sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
     return replace(found, foreign=True)  # it is in memory: there is nothing to read ahead
 
@@ -81,9 +79,7 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
     """Open a sparse ``.npz`` file: CSR is decompressed as it is read, other formats are read as a whole."""
     missing = [each for each in ("format", "shape", "data") if each not in names]
     if not missing:
-        with reading(place.name), place.open() as file, zipfile.ZipFile(file) as archive:
-            if any(archive.getinfo(f"{part}.npy").file_size > 1 << 16 for part in ("format", "shape")):
-                raise damaged(place.name, "its format and shape are not those of one")
+        with place.open() as file, zipfile.ZipFile(file) as archive:
             kind, shape = (np.lib.format.read_array(archive.open(f"{part}.npy"), allow_pickle=False) for part in ("format", "shape"))
             unpacked = sum(archive.getinfo(f"{part}.npy").file_size for part in names)
         layout = kind.item().decode("ascii", "replace") if kind.dtype.kind == "S" and kind.ndim == 0 else str(kind)
@@ -93,8 +89,8 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
     if layout != "csr":
         from scipy.sparse import load_npz
 
-        options.check(3 * unpacked + _pointer_bytes(shape, place.name), "the matrix, which is read as a whole,", place.name)
-        with reading(place.name), place.open() as file:
+        options.check(3 * unpacked + 8 * sum(whole_numbers(shape, place.name)), "the matrix, which is read as a whole,", place.name)
+        with place.open() as file:
             matrix = load_npz(file)
         return replace(open_sparse(matrix, options, place.name), files=(place,))
 
@@ -107,11 +103,6 @@ def open_sparse_npz(place: Place, names: list[str], options: Options) -> Source:
             yield Parts(*(_Packed(member, f"{place.name}::{part}") for member, part in zip(members, _PARTS, strict=True)))
 
     return sparse_source(opened, shape, options, place.name, (place,))
-
-
-def _pointer_bytes(shape: Any, name: str) -> int:
-    """Bytes that the pointers of a matrix alone will take."""
-    return 8 * sum(whole_numbers(shape, name))
 
 
 class _Packed:
@@ -151,27 +142,22 @@ def open_sparse_group(group: Any, options: Options, name: str) -> Source:
     rows, columns = whole_numbers(shape, name)
     held = sum(int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize for part in parts)
     options.check(3 * held + 8 * (rows + columns), "the matrix, which lies by columns and is read as a whole,", name)
-    with reading(name):
-        _check(parts, columns, name)
-        matrix = csc_array(tuple(part[:] for part in parts), shape=(rows, columns))
+    _check(parts, columns, name)
+    matrix = csc_array(tuple(part[:] for part in parts), shape=(rows, columns))
     return open_sparse(matrix, options, name)
 
 
 def _layout(group: Any, name: str) -> tuple[str, Any]:
     """How a group is compressed, "csr" or "csc", and its shape, samples first."""
-    attributes = {key: group.attrs[key] for key in ("encoding-type", "h5sparse_format", "shape", "h5sparse_shape") if key in group.attrs}
-    named = attributes.get("encoding-type", attributes.get("h5sparse_format", ""))
+    named = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
     kind = (named.decode("ascii", "replace") if isinstance(named, bytes) else str(named))[:3]
-    shape = attributes.get("shape", attributes.get("h5sparse_shape"))
+    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     if kind in ("csr", "csc") and shape is not None:
         return kind, shape
-    if "shape" not in group or not hasattr(group["shape"], "shape"):
+    if not hasattr(group.get("shape"), "shape"):
         raise SourceError(f"{name} is a sparse matrix without its shape; write or download the file again.")
-    shape = group["shape"][()]
     if "barcodes" in group:
-        return "csr", np.ravel(shape)[::-1]
-    if kind not in ("csr", "csc") and np.shape(shape) == (2,) and len(group["indptr"]) == shape[0] + 1:
-        return "csr", shape
+        return "csr", np.ravel(group["shape"][()])[::-1]
     raise SourceError(
         f"{name} does not say whether its rows or its columns are samples: it needs the barcodes of a 10x file, "
         "or the attributes encoding-type and shape of AnnData."
@@ -205,11 +191,10 @@ def _check(parts: Parts, total: int, name: str) -> int:
 def _chunk(parts: Parts, ends: tuple[int, int], features: int, working: np.dtype[Any], name: str, options: Options) -> Chunk:
     """Rows `start` … `stop`−1 as CSR, with their columns in order and without duplicates."""
     start, stop = ends
-    with reading(f"{name}, after row {start}"):
-        pointers = np.asarray(parts.indptr[start : stop + 1]).astype(np.int64)
-        entries = slice(int(pointers[0]), int(pointers[-1]))
-        options.check((entries.stop - entries.start) * 24, f"a block of {stop - start} rows", name)
-        indices, values = np.asarray(parts.indices[entries]), np.asarray(parts.data[entries])
+    pointers = np.asarray(parts.indptr[start : stop + 1]).astype(np.int64)
+    entries = slice(int(pointers[0]), int(pointers[-1]))
+    options.check((entries.stop - entries.start) * 24, f"a block of {stop - start} rows", name)
+    indices, values = np.asarray(parts.indices[entries]), np.asarray(parts.data[entries])
     if indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int64)
     pointers -= pointers[0]
@@ -240,14 +225,3 @@ def damaged(name: str, problem: str, kind: str = "sparse matrix") -> SourceError
 
 def _without(missing: list[str], name: str) -> SourceError:
     return SourceError(f"{name} is a sparse matrix without its {' and '.join(missing)}; write or download it again.")
-
-
-@contextmanager
-def reading(name: str, kind: str = "sparse matrix") -> Iterator[None]:
-    """Turn any error that a library raises for a damaged file into one sentence."""
-    try:
-        yield
-    except (SourceError, MemoryError):
-        raise
-    except Exception as error:  # many kinds, from the many layers of these formats
-        raise damaged(name, reason(error), kind) from None

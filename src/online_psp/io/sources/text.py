@@ -16,11 +16,10 @@ import numpy as np
 
 from online_psp.engine.types import Array
 from online_psp.io.sources.columnar import dense
-from online_psp.io.sources.columns import Choice, choose, text_columns, times_of, unique
+from online_psp.io.sources.columns import Choice, choose, listing, text_columns, times_of, unique
 from online_psp.io.sources.content import refuse_stand_in
-from online_psp.io.sources.dialect import WHITESPACE, Dialect, encoding_of, logical_lines, newlines, row_ends, sniff, split
-from online_psp.io.sources.header import MOST_LEAD
-from online_psp.io.sources.numerals import THOUSANDS, USUAL, Signs, is_number, may_be_number, number
+from online_psp.io.sources.dialect import MOST_LEAD, WHITESPACE, Dialect, encoding_of, logical_lines, row_ends, sniff, split
+from online_psp.io.sources.numerals import THOUSANDS, Signs, may_be_number
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import HEAD, PIECE, Place, some
 from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, megabytes, working_dtype
@@ -29,8 +28,6 @@ _SAMPLE_LINES = 200
 _LONGEST_QUOTED = 1 << 20
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 18, 1 << 24
 _ENOUGH_ROWS = 512  # rows of a piece from which the cost of a call of the parser does not count
-_LONGEST_NA = 20  # characters; a longer text is a remark, not a sign for a missing value
-_PREFIX = 20_000  # characters of a line to look at to find out whether it is a row
 
 
 class Rows(NamedTuple):
@@ -44,11 +41,7 @@ class Rows(NamedTuple):
 
     def split(self) -> list[bytes]:
         """The text of each row, without its line end."""
-        starts = [0, *(self.ends[:-1] + 1).tolist()]
-        return [self.text[start:end] for start, end in zip(starts, self.ends.tolist(), strict=True)]
-
-
-Parse = Callable[[Rows], Chunk]
+        return [self.text[start:end] for start, end in itertools.pairwise([0, *(self.ends + 1).tolist()])]
 
 
 class Feed:
@@ -59,46 +52,53 @@ class Feed:
         self.stream, self.seen = stream, b""
         self.encoding, self.old_mac = "utf-8", False
 
-    @property
-    def once(self) -> bool:
-        """Whether it is a pipe."""
-        return self.stream is not None
+    def first_lines(self, options: Options, is_row: Callable[[str], bool]) -> tuple[list[str], str | None]:
+        """The lines by which the format is found, and a note on their encoding.
 
-    def head(self, options: Options) -> tuple[bytes, bool]:
-        """The first bytes, and whether they are all. Of a pipe, only as many lines as needed are read: more may take long to arrive."""
-        longest = longest_line(options)
-        if self.stream is not None:
-            while _enough(_contents(self.seen, options.text.skip_rows or 0)) is None and len(self.seen) <= 4 * longest:
-                if not (piece := some(self.stream, PIECE)):
-                    return self.seen, True
-                self.seen += piece
-            return self.seen, False
-        head = self.place.head()
-        if len(head) < HEAD:
-            return head, True
-        with self.place.clear() as file:
-            while len(head) < 4 * longest and len(_contents(head, options.text.skip_rows or 0)) < 4:
-                if b"\n" not in head and b"\r" not in head and len(head) > longest:
-                    raise too_long(self.name, 1, longest)
-                file.seek(0) if file.seekable() else None
-                head = file.read(2 * len(head)) if file.seekable() else head + file.read(len(head))
-        return head, False
+        Of a pipe, these are the lines up to the first row that is not the first line: more may take long to arrive.
+        """
+        longest, skip = longest_line(options), options.text.skip_rows or 0
+        size, whole = HEAD, False
+        while True:
+            if self.stream is None:
+                self.seen = self.place.head(size)
+                whole, size = len(self.seen) < size, 2 * size
+            lines = logical_lines(self.seen.replace(b"\0", b"").replace(b"\r\n", b"\n").replace(b"\r", b"\n"))[skip:-1]
+            content = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(("#", "%"))]
+            if self.stream is not None:
+                content = [at for i, at in enumerate(content) if i > MOST_LEAD or (i and is_row(lines[at]))]
+            if whole or len(content) > (2 if self.stream is None else 0) or len(self.seen) > 4 * longest:
+                break
+            if b"\n" not in self.seen and b"\r" not in self.seen and len(self.seen) > longest:
+                raise too_long(self.name, 1, longest)
+            if self.stream is not None:
+                piece = some(self.stream, PIECE)
+                self.seen, whole = self.seen + piece, not piece
+        refuse_stand_in(self.seen, self.name)
+        self.encoding, note = encoding_of(self.seen, options.text.encoding, self.name, whole)
+        self.old_mac = b"\r" in self.seen and b"\n" not in self.seen.replace(b"\0", b"")
+        found = logical_lines(b"".join(self._utf8(iter([self.seen]))))
+        if (not whole or not found[-1].strip()) and len(found) > 1:
+            found.pop()
+        if self.stream is None:
+            self.seen = b""
+        elif content:
+            found = found[: skip + content[0] + 1]
+        return found[:_SAMPLE_LINES], note
 
     def pieces(self, begin: int, size: int) -> Iterator[bytes]:
         """The text from a byte on."""
         if self.stream is not None:
             yield from self._utf8(itertools.chain([self.seen], iter(lambda: some(self.stream, PIECE), b"")))
             return
-        with self.place.clear() as file:
-            skip = begin
-            if self.place.packed is None and _is_plain(self.encoding) and file.seekable():
-                file.seek(begin)
-                skip = 0
+        plain = _is_plain(self.encoding)
+        skip = 0 if plain else begin
+        with self.place.clear(begin if plain else 0) as file:
             sizes = (min(size, _FIRST_PIECE << i) for i in itertools.count())
             for piece in self._utf8(iter(lambda: file.read(next(sizes)), b"")):
                 passed = min(skip, len(piece))
                 skip -= passed
-                yield piece[passed:] if passed else piece
+                yield piece[passed:]
 
     def _utf8(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         if _is_plain(self.encoding):
@@ -110,20 +110,6 @@ class Feed:
                 yield decoder.decode(piece, not piece).encode("utf-8", "replace")
         except UnicodeError as error:
             raise SourceError(f"{self.name} is not text in {self.encoding} ({error}); name its encoding (--set encoding=…).") from None
-
-    def understand(self, head: bytes, whole: bool, options: Options) -> str | None:
-        """Find the encoding and the line ends; returns a note if there is something to tell."""
-        refuse_stand_in(head, self.name)
-        self.encoding, note = encoding_of(head, options.text.encoding, self.name, whole)
-        self.old_mac = b"\r" in head and b"\n" not in head.replace(b"\0", b"")
-        return note
-
-    def lines(self, head: bytes, whole: bool) -> list[str]:
-        """The first lines, without a last one that may be cut off."""
-        lines = logical_lines(b"".join(self._utf8(iter([head]))))
-        if (not whole or not lines[-1].strip()) and len(lines) > 1:
-            lines.pop()
-        return lines
 
     def stamp(self) -> Any:
         """What changes where the file is written to."""
@@ -138,6 +124,12 @@ def _is_plain(encoding: str) -> bool:
     return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "utf-8-sig")
 
 
+def _has_numbers(line: str) -> bool:
+    """Whether a line may be a row, as far as one can tell without knowing its delimiter."""
+    cells, words = re.split(r"[,;\t|]", line[:20_000]), line[:20_000].split()
+    return any(may_be_number(cell.strip(' "')) for cell in cells) or 2 * sum(map(may_be_number, words)) >= len(words)
+
+
 def longest_line(options: Options) -> int:
     """Largest number of bytes that a line may have; split into cells, it takes many times as much memory."""
     return max(PIECE, options.max_memory // 64)
@@ -148,32 +140,6 @@ def too_long(name: str, line: int, limit: int) -> SourceError:
     return SourceError(
         f"{name}, line {line}: the line is longer than {megabytes(limit)}, all that one may be within max_memory; is this the right file?"
     )
-
-
-def _contents(head: bytes, skip: int) -> list[str]:
-    """Whole lines that are neither blank nor comments, after the first `skip`."""
-    text = head.replace(b"\0", b"").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    rest = text.split(b"\n", skip)[-1] if text.count(b"\n") >= skip else b""
-    lines = (line.lstrip("\0 \t") for line in logical_lines(rest)[:-1])
-    return [line for line in lines if line and not line.startswith(("#", "%"))]
-
-
-def _enough(lines: list[str]) -> int | None:
-    """How many first lines of a pipe are needed to find its format: two, with as many rows as lines of words; None if there are too few."""
-    rows = 0
-    for count, line in enumerate(lines, 1):
-        rows += _has_numbers(line[:_PREFIX])
-        if count >= MOST_LEAD or (count >= 2 and 2 * rows >= count):
-            return count
-    return None
-
-
-def _has_numbers(line: str) -> bool:
-    """Whether a line is a row, as far as one can tell without knowing its delimiter."""
-    if any(may_be_number(cell.strip(' "')) for delimiter in ",;\t|" for cell in line.split(delimiter)):
-        return True
-    words = line.split()
-    return 2 * sum(map(may_be_number, words)) >= len(words)
 
 
 class Reader:
@@ -190,12 +156,17 @@ class Reader:
     """
 
     def __init__(
-        self, feed: Feed, parse: Parse, options: Options, lead: int = 0, comment: str | None = None, delimiter: str | None = None
+        self,
+        feed: Feed,
+        parse: Callable[[Rows], Chunk],
+        options: Options,
+        lead: int = 0,
+        comment: str | None = None,
+        delimiter: str | None = None,
     ) -> None:
         self.feed, self.parse, self.options, self.lead = feed, parse, options, lead
         self.comment = comment.encode() if comment else None
         self.delimiter = None if delimiter is None else delimiter.encode()
-        self.longest = longest_line(options)
         self.size = PIECE
         self.odd = np.zeros(256, dtype=bool)
         """First bytes of lines that may be blank, or comments."""
@@ -205,11 +176,13 @@ class Reader:
     def __call__(self, begin: Mark) -> Iterator[Chunk]:
         """The rows after a place."""
         byte, inner, line, stamp = begin.byte, begin.inner, begin.line, self.feed.stamp()
-        rest = b""
+        longest, rest = longest_line(self.options), b""
         size = min(_LARGEST_PIECE, max(self.size, PIECE), max(1 << 16, self.options.max_memory // 32))
-        for piece in self.feed.pieces(byte, size):
-            data = rest + piece if rest else piece
-            ends = newlines(data) if self.delimiter is None else row_ends(data, self.delimiter)
+        for piece in itertools.chain(self.feed.pieces(byte, size), [b""]):
+            data = rest + piece
+            if not piece and data.strip() and b"\n" not in data and self._is_whole(stamp):
+                data += b"\n"
+            ends = row_ends(data, self.delimiter)
             stop = int(ends[-1]) + 1 if len(ends) else 0
             whole, rest = data[:stop], data[stop:]
             if whole:
@@ -217,19 +190,10 @@ class Reader:
                 byte, line, inner = byte + stop, line + (len(ends) if b'"' not in whole else whole.count(b"\n")), inner + len(rows.ends)
                 if len(rows.ends):
                     yield self.parse(rows)._replace(marks=marks)
-            if len(rest) > self.longest:
-                raise too_long(self.feed.name, line + 1, self.longest)
-            if len(rest) > _LONGEST_QUOTED and b"\n" in rest:
-                raise self._never_closed(line)
-        if b"\n" in rest:
-            raise self._never_closed(line)
-        if rest.strip() and self._is_whole(stamp):
-            rows, marks = self._rows(rest + b"\n", np.array([len(rest)]), byte, inner, line)
-            if len(rows.ends):
-                yield self.parse(rows)._replace(marks=marks)
-
-    def _never_closed(self, line: int) -> SourceError:
-        return SourceError(f"{self.feed.name}, line {line + 1}: a quotation mark begins a cell there, and nothing closes it.")
+            if len(rest) > longest:
+                raise too_long(self.feed.name, line + 1, longest)
+            if b"\n" in rest and (not piece or len(rest) > _LONGEST_QUOTED):
+                raise SourceError(f"{self.feed.name}, line {line + 1}: a quotation mark begins a cell there, and nothing closes it.")
 
     def _is_whole(self, stamp: Any) -> bool:
         """Whether a last line without a line end is a row. It is not if the file has changed while it was read."""
@@ -241,22 +205,19 @@ class Reader:
     def _rows(self, text: bytes, ends: Array, byte: int, inner: int, line: int) -> tuple[Rows, Array]:
         """The rows of a text, without blank lines, comments and those before the first row; and the places after them."""
         starts = np.concatenate([[0], ends[:-1] + 1])
-        if self.delimiter is None or b'"' not in text:
-            first = after = np.arange(line + 1, line + 1 + len(ends))
-        else:
-            breaks = newlines(text)
-            first = np.searchsorted(breaks, starts) + line + 1
-            after = np.searchsorted(breaks, ends) + line + 1
+        first = after = np.arange(line + 1, line + 1 + len(ends))
+        if self.delimiter is not None and b'"' in text:
+            breaks = row_ends(text, None)
+            first, after = (np.searchsorted(breaks, places) + line + 1 for places in (starts, ends))
         keep = first > self.lead
         for i in np.flatnonzero(self.odd[np.frombuffer(text, np.uint8)[starts]]):
             bare = text[starts[i] : ends[i]].strip()
             keep[i] &= bool(bare) and not (self.comment is not None and bare.startswith(self.comment))
+        kept_ends = ends
         if not keep.all():
             parts = [text[start : end + 1] for start, end in zip(starts[keep].tolist(), ends[keep].tolist(), strict=True)]
             text = b"".join(parts)
             kept_ends = np.cumsum([len(part) for part in parts], dtype=np.int64) - 1
-        else:
-            kept_ends = ends
         count = len(kept_ends)
         marks = np.zeros((count, 5), dtype=np.int64)
         marks[:, 1], marks[:, 2] = inner + 1 + np.arange(count), byte + 1 + ends[keep]
@@ -267,12 +228,13 @@ class Reader:
 def source_of_text(reader: Reader, features: int, kind: str, options: Options, schema: dict[str, Any], **others: Any) -> Source:
     """The source that a reader gives."""
     feed = reader.feed
-    source = Source(
-        feed.name, features, working_dtype(np.float64, options.dtype, feed.name), reader, once=feed.once, by_number=False,
-        place=lambda row, mark: f"line {mark[4]}", kind=kind, files=(feed.place,), **options.common(**schema), **others,
+    if feed.place.packed:
+        others["notes"].append(f"compressed by {feed.place.packed}")
+    return Source(
+        feed.name, features, working_dtype(np.float64, options.dtype, feed.name), reader, once=feed.stream is not None,
+        place=lambda row, mark: f"line {mark[4]}", kind=kind, files=(feed.place,), warnings=reader.warnings,
+        **options.common(**schema), **others,
     )  # fmt: skip
-    reader.warnings = source.warnings
-    return source
 
 
 def open_text(feed: Feed, options: Options, usual: str) -> Source:
@@ -283,20 +245,29 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
     usual : str
         The delimiter that the file's name suggests.
     """
-    head, whole = feed.head(options)
-    note = feed.understand(head, whole, options)
-    lines = feed.lines(head, whole)
-    sample = lines[:_SAMPLE_LINES] if not feed.once else _only_needed(lines, options.text.skip_rows or 0)
-    dialect = sniff(sample, options.text, feed.name, usual)
+    lines, note = feed.first_lines(options, _has_numbers)
+    dialect = sniff(lines, options.text, feed.name, usual)
     notes = dialect.notes + ([note] if note else [])
-    if feed.place.packed:
-        notes.append(f"compressed by {feed.place.packed}")
-    names = _names(dialect, notes)
-    choice = _choice(dialect, options, names, feed.name)
+    names = None
+    if dialect.names is not None:
+        names, changed = unique([*dialect.names, *[""] * dialect.width][: dialect.width])
+        changed = [name for name in changed if names.index(name) not in dialect.left_out]
+        if changed:
+            notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
+    usable = [at for at in range(dialect.width) if at not in dialect.left_out]
+    choice = choose(options.wanted, names, dialect.width, feed.name, usable)
+    text = dialect.text()
+    if wrong := {at: text[at] for at in choice.features if at in text}:
+        if dialect.width == 1 and options.text.delimiter is None:
+            raise SourceError(
+                f"{feed.name} has no numbers in its first rows ({text[0][:40]!r}, …), read as one column; name its delimiter if it has "
+                "another (--delimiter)."
+            )
+        hint = _hint(dialect, next(iter(wrong.values())))
+        raise SourceError(text_columns(wrong, choice.features, names, feed.name, hint if "thousands" in hint else ""))
     chosen = [names[at] for at in choice.features] if names else None
-    count = f"{len(choice.features)} column{'s' if len(choice.features) != 1 else ''}"
-    shown = "" if chosen is None else f": {', '.join(chosen[:6])}{', …' if len(chosen) > 6 else ''}"
-    notes.insert(0, f"header: {'no' if names is None else 'yes' if dialect.header else 'in a comment'}, {count}{shown}")
+    header = "no" if names is None else "yes" if dialect.header else "in a comment"
+    notes.insert(0, f"header: {header}, {listing(chosen, len(choice.features))}")
     reader = Reader(feed, Cells(dialect, choice, feed.name), options, dialect.lead, dialect.comment, dialect.delimiter)
     reader.size = _ENOUGH_ROWS * max(map(len, lines[-20:]))
     schema = {
@@ -305,40 +276,8 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
         "keep_index": bool(options.text.keep_index),
     }  # fmt: skip
     return source_of_text(
-        reader, len(choice.features), "text", options, schema, feature_names=chosen, column_numbers=choice.features, notes=notes,
-        warnings=[*dialect.warnings, *dialect.doubts(choice.features)],
-    )  # fmt: skip
-
-
-def _only_needed(lines: list[str], skip: int) -> list[str]:
-    """The lines of a pipe by which its format is found, so that it does not depend on how fast they come."""
-    content = [at for at, line in enumerate(lines) if at >= skip and line.strip("\0 \t") and not line.lstrip().startswith(("#", "%"))]
-    count = _enough([lines[at] for at in content])
-    return lines if count is None else lines[: content[count - 1] + 1]
-
-
-def _names(dialect: Dialect, notes: list[str]) -> list[str] | None:
-    if dialect.names is None:
-        return None
-    names, changed = unique([*dialect.names, *[""] * (dialect.width - len(dialect.names))][: dialect.width])
-    changed = [name for name in changed if names.index(name) not in dialect.left_out]
-    if changed:
-        notes.append(f"names that come twice were numbered: {', '.join(changed[:5])}")
-    return names
-
-
-def _choice(dialect: Dialect, options: Options, names: list[str] | None, name: str) -> Choice:
-    usable = [at for at in range(dialect.width) if at not in dialect.left_out]
-    choice = choose(options.wanted, names, dialect.width, name, usable)
-    wrong = {at: dialect.text[at] for at in choice.features if at in dialect.text}
-    if wrong and dialect.width == 1 and options.text.delimiter is None:
-        raise SourceError(
-            f"{name} has no numbers in its first rows ({dialect.text[0][:40]!r}, …), read as one column; name its delimiter if it has "
-            "another (--delimiter)."
-        )
-    if wrong:
-        raise SourceError(text_columns(wrong, choice.features, names, name))
-    return choice
+        reader, len(choice.features), "text", options, schema, feature_names=chosen, column_numbers=choice.features, notes=notes
+    )
 
 
 class Cells:
@@ -352,8 +291,6 @@ class Cells:
         names = [str(at) for at in range(dialect.width)]
         texts = [*choice.ids, *([] if choice.time is None else [choice.time])]
         self.features, self.texts = [names[at] for at in choice.features], [names[at] for at in texts]
-        self.plain = dialect.signs.thousands is None
-        self.parsing = {"delimiter": dialect.delimiter, "quote_char": '"'}
         self.reading = csv.ReadOptions(column_names=names, use_threads=False)
         words = [at for at in choice.features if dialect.rows and all(row[at].lower() in ("true", "false") for row in dialect.rows)]
         self.converting = csv.ConvertOptions(
@@ -367,7 +304,7 @@ class Cells:
 
     def __call__(self, rows: Rows) -> Chunk:
         """The rows as numbers."""
-        found = self._at_once(rows) if self.plain else None
+        found = self._at_once(rows) if self.dialect.signs.thousands is None else None
         return self._one_by_one(rows) if found is None else found
 
     def _at_once(self, rows: Rows) -> Chunk | None:
@@ -378,16 +315,16 @@ class Cells:
         if self.dialect.delimiter == WHITESPACE:
             text = b"\n".join(b" ".join(line.split()) for line in text.split(b"\n"))
         self.reading.block_size = max(1, len(text))
-        parsing = csv.ParseOptions(**self.parsing, newlines_in_values=b'"' in text)
+        parsing = csv.ParseOptions(delimiter=self.dialect.delimiter, newlines_in_values=b'"' in text)
         try:
             table = csv.read_csv(pa.BufferReader(text), self.reading, parsing, self.converting)
         except pa.ArrowException:
             return None
         if table.num_rows != len(rows.ends):
             return None
-        texts = {name: table.column(name).to_pylist() for name in self.texts}
-        ids = [[cell.strip() for cell in texts[str(at)]] for at in self.choice.ids]
-        times = None if self.choice.time is None else times_of([cell.strip() for cell in texts[str(self.choice.time)]], self.name)
+        texts = {name: [cell.strip() for cell in table.column(name).to_pylist()] for name in self.texts}
+        ids = [texts[str(at)] for at in self.choice.ids]
+        times = None if self.choice.time is None else times_of(texts[str(self.choice.time)], self.name)
         values = dense(table.select(self.features).combine_chunks().to_batches()[0])
         return Chunk(len(values), values, {}, np.array(ids, dtype=object).T if ids else None, times)
 
@@ -411,57 +348,45 @@ class Cells:
                 ids[at] = [cells[i] if i < len(cells) else "" for i in choice.ids]
             if choice.time is not None and choice.time < len(cells):
                 times[at] = cells[choice.time]
-            problem, values = self._row(cells, int(rows.lines[at]))
-            if problem is None:
-                good.append(values)
+            found = self._row(cells, int(rows.lines[at]))
+            if isinstance(found, str):
+                bad[at] = found
             else:
-                bad[at] = problem
-        found = np.array(good, dtype=np.float64).reshape(len(good), len(choice.features))
-        return Chunk(count, found, bad, ids, times_of(times, self.name) if choice.time is not None else None)
+                good.append(found)
+        values = np.array(good, dtype=np.float64).reshape(len(good), len(choice.features))
+        return Chunk(count, values, bad, ids, times_of(times, self.name) if choice.time is not None else None)
 
-    def _row(self, cells: list[str], line: int) -> tuple[str | None, list[float]]:
-        """What is wrong with a row, or None, and its numbers."""
+    def _row(self, cells: list[str], line: int) -> list[float] | str:
+        """The numbers of a row, or what is wrong with it."""
         dialect = self.dialect
-        if dialect.header and dialect.names and (again := self._names_again(cells, dialect.names, line)):
-            return again, []
+        if dialect.header and cells == dialect.names:
+            return "has the names of the columns again, as where files were joined"
         if len(cells) != dialect.width:
             hint = f" (--set comment='{cells[0][0]}' if it is a comment)" if cells[0][:1] in ("#", "%") else ""
             hint = hint or (f" ({cells[0][:40]!r})" if len(cells) == 1 else "")
-            return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{hint}", []
-        values = []
-        for at in self.choice.features:
-            cell = cells[at]
-            if cell in dialect.na:
-                values.append(np.nan)
-            elif is_number(cell, dialect.signs):
-                values.append(number(cell, dialect.signs))
-            else:
-                return f"has the text {cell[:40]!r} in {dialect.column(at)}{_hint(cell, dialect.signs)}", []
-        return None, values
-
-    def _names_again(self, cells: list[str], names: list[str], line: int) -> str | None:
-        """What to say about a line of names in the middle of a table; None if the line is something else.
-
-        If the names differ from those at the top, the rows below belong to another table. Then reading stops, even if bad rows are skipped.
-        """
-        if cells == names:
-            return "has the names of the columns again, as where files were joined"
-        known = cells[0] in names and 2 * len(set(cells) & set(names)) > len(names)
-        words = 3 <= len(cells) == len(set(cells)) == self.dialect.width and all(map(str.isidentifier, cells))
-        if known or (words and not any(cell in self.dialect.na or is_number(cell, self.dialect.signs) for cell in cells)):
+            return f"has {len(cells)} value{'s' if len(cells) != 1 else ''} where {dialect.width} are expected{hint}"
+        chosen = [cells[at] for at in self.choice.features]
+        values = [np.nan if cell in dialect.na else dialect.signs.number(cell) for cell in chosen]
+        text = [i for i, value in enumerate(values) if value is None]
+        if not text:
+            return values  # type: ignore[return-value]
+        said = f"has the text {chosen[text[0]][:40]!r} in {dialect.column(self.choice.features[text[0]])}"
+        if dialect.header and line == dialect.lead + 1:
+            return f"{said}, right below the names (--set skip_rows={line - 1} if these are the names)"
+        if dialect.header and len(text) == len(set(chosen)) >= 3 and all(map(str.isidentifier, chosen)):
             raise SourceError(
-                f"{self.name}, line {line}: another line of names comes in the middle ({', '.join(cell[:20] for cell in cells[:3])}, …), "
-                "and it is not that of the first line: files of different columns were joined."
+                f"{self.name}, line {line}: another line of names comes in the middle ({', '.join(chosen[:3])}, …), and it is not that of "
+                f"the first line: files of different columns were joined, or the table begins here (--set skip_rows={line - 1})."
             )
-        return None
+        return said + _hint(dialect, chosen[text[0]])
 
 
-def _hint(cell: str, signs: Signs = USUAL) -> str:
+def _hint(dialect: Dialect, cell: str) -> str:
     """A hint on what to do about a text, if that can be guessed."""
     for sign in THOUSANDS:
-        if sign in cell and signs.thousands is None and sign != signs.decimal and is_number(cell, Signs(signs.decimal, sign)):
+        if sign in cell and Signs({".": ",", ",": "."}.get(sign, dialect.signs.decimal), sign).number(cell) is not None:
             return f" (--set thousands='{sign}' if it is a number)"
-    if len(cell) <= _LONGEST_NA and cell.isprintable() and "\ufffd" not in cell and not re.search(r"(?<!#DIV/)\d", cell):
+    if len(cell) <= 20 and cell.isprintable() and "\ufffd" not in cell and not re.search(r"(?<!#DIV/)\d", cell):
         inner = f'"{cell}"' if "," in cell else cell
         mark = '"' if "'" in inner else "'"
         return f" (--na-values {mark}{inner}{mark} if it stands for a missing value)"
