@@ -241,7 +241,7 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "m.psp"
     OnlinePCA(3).fit(rows(50, 8)).save(path)
     data = path.read_bytes()
-    path.write_bytes(data.replace(b'\\"version\\":%d' % model_file.VERSION, b'\\"version\\":7'))
+    path.write_bytes(data.replace(b'\\"version\\": %d' % model_file.VERSION, b'\\"version\\": 7'))
     with pytest.raises(ModelFileError, match=r"version 7.*upgrade"):
         OnlinePCA.load(path)
     save_file({"x": np.zeros(3)}, path)

@@ -7,23 +7,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from online_psp.cli._errors import plain, say, usage
 
-if TYPE_CHECKING:
-    from online_psp.io.files import Output
-
 
 @contextlib.contextmanager
-def writing(output: Path, force: bool) -> Iterator[Output]:
+def writing(output: Path, force: bool) -> Iterator[Path]:
     """Hold an output while a command writes it; refuses an existing or unwritable output before the work begins."""
     from online_psp.io.files import claimed
 
     with claimed(output) as target:
-        if target.exists and not force:
+        if target.exists() and not force:
             usage(f"{output} exists; add --force to overwrite it.")
         yield target
 

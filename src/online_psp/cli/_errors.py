@@ -60,13 +60,13 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, _ParserError):
         return _parser_sentence(error), USAGE
     from online_psp.engine.extras import MissingPackageError
-    from online_psp.io.files import OutputError, OutputInUseError, OutputReplacedError
+    from online_psp.io.files import OutputError, OutputInUseError
     from online_psp.io.runs import RunError
     from online_psp.io.sources import MissingExtraError, UnknownSourceError
 
     code, sentence = DATA, str(error)
     if isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError | RunError):
-        code = DATA if isinstance(error, OutputInUseError | OutputReplacedError) else USAGE
+        code = DATA if isinstance(error, OutputInUseError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
     elif isinstance(error, OSError) and error.errno is None and "shared object" in sentence:  # llvmlite's

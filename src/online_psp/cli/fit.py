@@ -243,8 +243,6 @@ def _stopped(asked: _Asked, begun: Any) -> CommandError:
 
 def _left(asked: _Asked, begun: Any) -> str:
     """What the output holds after bad data or a full disk, for the error message."""
-    if begun.saving.path != asked.output:  # another process has written it
-        return ""
     if begun.saving.last is None and begun.earlier is None:
         return f" {asked.output} is what it was before this run." if asked.output.exists() else ""
     from online_psp.io import runs

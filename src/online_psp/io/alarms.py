@@ -13,13 +13,12 @@ import io
 import os
 from array import array
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.engine.types import Floats
-from online_psp.io.model_file import Fields, ModelFileError
 from online_psp.io.pacing import unbroken
 
 SCORES = ("t2", "spe", "t2_limit", "spe_limit", "missing", "outlier", "drift", "moved", "features")
@@ -99,17 +98,6 @@ class Written(NamedTuple):
     outliers: int = 0
     drifts: int = 0
     """Rows that have raised an alarm."""
-
-    @classmethod
-    def of(cls, header: Fields) -> Self | None:
-        """Read from the header of a model file; None if there was no table."""
-        if header.optional("written", dict) is None:
-            return None
-        fields = header.under("written")
-        digest = fields.value("digest", str)
-        if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-            raise ModelFileError("the digest of its table of alarms is none")
-        return cls(fields.count("size"), digest, *(fields.count(name) for name in ("rows", "outliers", "drifts")))
 
 
 class AlarmFile:

@@ -1,19 +1,13 @@
-"""Converts states to arrays and JSON, and back, by the annotations of their NamedTuples.
-
-A field ``W: Annotated[Array, "K", "D"]`` is an array of that shape, in the precision of the model; ``Floats`` is always float64. Letters
-without a known size take it from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
-them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples are stored as JSON.
-"""
+"""Converts NamedTuples of arrays, numbers, text and other NamedTuples to arrays and JSON, and back by their annotations."""
 
 from __future__ import annotations
 
-import types
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
-from online_psp.engine.types import Array, Floats
-from online_psp.io.model_file import Fields, ModelFileError
+from online_psp.engine.types import Array
 
 T = TypeVar("T")
 
@@ -33,33 +27,20 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, values
 
 
-def unflatten(kind: type[T], fields: Fields, sizes: dict[str, int], dtype: Any) -> T:
-    """Rebuild a NamedTuple, with every field checked; `sizes` gives the known letters, and the others are added to it."""
-    hints = get_type_hints(kind, include_extras=True)
-    return kind(**{name: _field(hint, name, fields, sizes, dtype) for name, hint in hints.items()})
+def unflatten(kind: type[T], arrays: Mapping[str, Array], values: Mapping[str, Any]) -> T:
+    """Rebuild a NamedTuple."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        nested = next((each for each in (hint, *get_args(hint)) if hasattr(each, "_fields")), None)
+        if name in arrays:
+            found[name] = arrays[name]
+        elif nested is not None and values[name] is not None:
+            found[name] = unflatten(nested, under(arrays, name), values[name])
+        else:
+            found[name] = values[name]
+    return kind(**found)
 
 
-def _field(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        inner = next(each for each in get_args(hint) if each is not type(None))
-        absent = name not in fields.arrays if get_origin(inner) is Annotated else fields.values.get(name) is None
-        return None if absent else _field(inner, name, fields, sizes, dtype)
-    if get_origin(hint) is Annotated:
-        return _array(hint, name, fields, sizes, dtype)
-    if hasattr(hint, "_fields"):
-        return unflatten(hint, fields.under(name), sizes, dtype)
-    if hint is int:
-        return fields.count(name)
-    if hint is float:
-        return fields.number(name)
-    return fields.value(name, hint)
-
-
-def _array(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Array:
-    base, *words = get_args(hint)
-    letters = [word for word in words if word != "infinite"]
-    found = fields.arrays.get(name)
-    if found is None or found.ndim != len(letters):
-        raise ModelFileError(f"its array {name!r} is missing or of another shape")
-    shape = tuple(sizes.setdefault(letter, length) for letter, length in zip(letters, found.shape, strict=True))
-    return fields.array(name, shape, np.float64 if base == Floats else dtype, finite="infinite" not in words)
+def under(arrays: Mapping[str, Array], name: str) -> dict[str, Array]:
+    """The arrays of a part, by their names within it."""
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}

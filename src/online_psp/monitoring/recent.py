@@ -65,7 +65,7 @@ class Recent:
         found = {} if times is None else {"times": times}
         if isinstance(rows, SparseRows):
             matrix = rows.matrix()
-            return found | {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
+            return found | {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
         dense = to_host(rows.X)
         return found | {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
 

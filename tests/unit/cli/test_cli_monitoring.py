@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_library(tmp_path: Path, plain: tuple[Path, Path
     assert "without --monitor" in done.stderr
     assert cells(tmp_path / "s.csv")[0] == HEAD
     assert cells(tmp_path / "s.csv")[1][0] == "1"
-    found, fitted = numbers(tmp_path / "s.csv"), runs.read_model(model)[0]
+    found, fitted = numbers(tmp_path / "s.csv"), runs.read_stored(model)[0]
     runs.take_names(fitted)
     np.testing.assert_array_equal(found[:, 0], np.arange(1, 51))
     np.testing.assert_allclose(found[:, 1], t2(fitted, X), rtol=1e-10)

@@ -76,7 +76,7 @@ def begin(task: Task) -> Iterator[Begun]:
     RunError
     """
     with contextlib.ExitStack() as held:
-        present = held.enter_context(claimed(task.path)).exists
+        present = held.enter_context(claimed(task.path)).exists()
         try:
             saving = Saving(task.path, task.every)
         except ValueError as error:
