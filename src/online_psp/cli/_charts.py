@@ -64,7 +64,7 @@ def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: Scores
     axes.plot(rows[out], shown[out], ".", color="#e45756", markersize=4, label="outlier")
     named = set()
     for place, kind in table.drift:
-        axes.axvline(rows[place], color=_COLOURS[kind], linewidth=1.2, label=None if kind in named else f"drift: {kind}")
+        axes.axvline(rows[place], color=_COLOURS.get(kind, "#333333"), linewidth=1.2, label=None if kind in named else f"drift: {kind}")
         named.add(kind)
     axes.set(ylabel=name, yscale="log" if len(finite) else "linear")
     axes.legend(loc="upper left", fontsize=7, ncols=5)

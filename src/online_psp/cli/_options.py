@@ -138,8 +138,6 @@ SETTINGS: dict[str, Option] = {
 FEEDING: dict[str, Option] = {
     "block": Option(int, "Number of rows to read at a time.", least=1),
     "epochs": Option(int, "Number of passes over the source.", least=1),
-    "seed": Option(int, "Seed for shuffling.", least=0),
-    "shuffle_buffer": Option(int, "Shuffle rows within windows of N; 0 keeps their order.", least=0),
 }
 
 #: Of `Monitor`, and the table that it writes.

@@ -60,7 +60,7 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
         }
     if run is not None:
         facts["source"] = {key: value for key, value in run.source.items() if key != "feature_names"}
-        names = ("epoch", "row", "epochs", "block", "shuffle_buffer", "seed", "skipped", "finished", "reading", "before")
+        names = ("epoch", "row", "epochs", "block", "skipped", "finished", "reading", "before")
         facts |= {name: getattr(run, name) for name in names}
     if isinstance(header.get("merged"), list):
         facts["merged"] = [str(name) for name in header["merged"]]

@@ -99,7 +99,7 @@ def test_help_speaks_the_words_of_the_ecosystem() -> None:
     for command in ("fit", "update", "transform", "info", "merge", "plot", "evaluate", "bench", "reproduce", "datasets", "demo"):
         assert command in psp("--help").stdout
     shown = psp("fit", "--help", env={"COLUMNS": "300", "TERM": "dumb"}).stdout
-    for words in ("Continue from the checkpoint", "--n-components", "--set", "shuffle_buffer"):
+    for words in ("Continue from the checkpoint", "--n-components", "--set", "epochs"):
         assert words in shown
     flags = {word for line in shown.splitlines() for word in line.split()[1:3] if word.startswith("--")}
     assert 20 <= len(flags) <= 28, f"what people look for has a flag, everything else is set: {sorted(flags)}"

@@ -351,7 +351,6 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         (["--monitor", table, "--set", "alpha=nan"], "alpha"),
         (["--monitor", table, "--set", "on_drift=panic"], "on_drift"),
         (["--monitor", table, "--set", "epochs=2"], "epochs"),
-        (["--monitor", table, "--set", "shuffle_buffer=20"], "shuffle_buffer"),
         (["--monitor", table, "--half-life", 2], "half_life"),
         (["--monitor", tmp_path / "a.parquet"], ".csv"),
         (["--monitor", source], "source"),
@@ -449,9 +448,8 @@ def test_a_table_of_something_else_is_not_plotted(tmp_path: Path, plain: tuple[P
         "empty": (head, "no rows"),
         "nothing": ("", "row"),
         "missing": (head + "1,,,,,0,\n", "missing"),
-        "text": (head + "1,1,1,1,1,0,\n2,x,1,1,1,0,\n", "line 3"),
-        "short": (head + "1,1,1,1,1,0,\n2,1\n", "line 3"),
-        "kind": (head + "1,1,1,1,1,0,doom\n", "doom"),
+        "text": (head + "1,1,1,1,1,0,\n2,x,1,1,1,0,\n", "Row #3"),
+        "short": (head + "1,1,1,1,1,0,\n2,1\n", "Row #3"),
     }
     for name, (text, message) in cases.items():
         path = tmp_path / f"{name}.csv"

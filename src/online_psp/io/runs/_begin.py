@@ -249,9 +249,8 @@ def _attach(task: Task, run: Run, earlier: Run | None) -> None:
                 raise RunError(f"--monitor: {error}") from None
         monitor = run.monitor
         _check_same_settings({name: (getattr(monitor, name), value) for name, value in task.monitor.items()}, f"{task.path} is monitored")
-    if run.monitor is not None and (run.epochs > 1 or run.shuffle_buffer):
-        option = "epochs" if run.epochs > 1 else "shuffle_buffer"
-        raise RunError(f"A monitored model scores rows in their order before it learns them, and so each of them once: leave {option} out.")
+    if run.monitor is not None and run.epochs > 1:
+        raise RunError("A monitored model scores rows before it learns them, and so each of them once: leave epochs out.")
     if path is None:
         return
     if run.monitor is None:

@@ -55,7 +55,7 @@ def _read_learner(path: str | os.PathLike[str]) -> tuple[Learner, dict[str, Any]
 def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
     """Write the model and the position to one file, after the table of alarms is complete up to there."""
     if run.alarms is not None:
-        run.written = run.alarms.settle()
+        run.written = run.alarms.write(sync=True)
     give_names(run.model, run.source.get("feature_names"))
     try:
         if run.monitor is None:

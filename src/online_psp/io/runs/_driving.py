@@ -70,7 +70,7 @@ def drive(
     with Stop(signals) as stop:
 
         def deadline() -> bool:
-            return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
+            return stop.asked is not None or timer.ripe() or time.monotonic() - looked > _LOOK_UP
 
         try:
             before = run.passed

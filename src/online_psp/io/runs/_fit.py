@@ -60,7 +60,7 @@ def fit_stream(
     report : callable, optional
         Called with the run after each step.
     **options
-        `block`, `epochs`, `shuffle_buffer`, `seed`: see `RunOptions`.
+        `block`, `epochs`: see `RunOptions`.
 
     Returns
     -------

@@ -49,8 +49,6 @@ class Run:
     """Name, features, total, image shape, feature names: for `psp info`."""
     block: int
     epochs: int = 1
-    shuffle_buffer: int = 0
-    seed: int = 0
     epoch: int = 0
     row: int = 0
     """Rows of this epoch that have been processed, including bad ones."""
@@ -101,23 +99,19 @@ class RunOptions(TypedDict, total=False):
     """Rows read at a time."""
     epochs: int
     """Passes over the source."""
-    shuffle_buffer: int
-    """Shuffle rows within windows of this many."""
-    seed: int
-    """Seed of the shuffle."""
 
 
 # Beginning
 
 
-def start(source: Source, model: Learner, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
+def start(source: Source, model: Learner, *, block: int | None = None, epochs: int = 1) -> Run:
     """A run that has not begun."""
-    for name, value, least in (("block", block, 1), ("epochs", epochs, 1), ("shuffle_buffer", shuffle_buffer, 0), ("seed", seed, 0)):
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}; got {value}.")
+    for name, value in (("block", block), ("epochs", epochs)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}.")
     if source.once and epochs > 1:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
-    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=identity(source))
+    run = Run(model, describe(source), block or source.block_rows(), epochs, identity=identity(source))
     names = take_names(model)
     if names is not None:  # the model's own order of features decides
         order_of(names, source.feature_names, source.name)
