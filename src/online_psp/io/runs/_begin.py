@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.io.alarms import AlarmFile, AlarmFileError
 from online_psp.io.files import claimed
-from online_psp.io.runs._checkpoints import reopen, reopen_any
+from online_psp.io.runs._checkpoints import reopen
 from online_psp.io.runs._driving import Saving
 from online_psp.io.runs._run import Learner, Run, RunOptions, anew, start, updating
 from online_psp.io.sources import Source, open_source
@@ -82,7 +81,8 @@ def begin(task: Task) -> Iterator[Begun]:
         except ValueError as error:
             raise RunError(str(error)) from None
         if task.alarms is not None:
-            _check_table(task.alarms, task.path)
+            if task.alarms.suffix.lower() != ".csv":
+                raise RunError(f"--monitor writes CSV: the name of its file must end in .csv; got {task.alarms}.")
             held.enter_context(claimed(task.alarms))
         if task.mode == "update" and not present:
             raise RunError(f"{task.path} does not exist; there is no model to update.")
@@ -91,8 +91,7 @@ def begin(task: Task) -> Iterator[Begun]:
                 f"{task.path} exists; add --resume to continue the run in it, or --force to overwrite it; psp update {task.path} … "
                 "learns a source on top of it."
             )
-        reopened = reopen_any if task.mode == "update" else reopen
-        earlier = reopened(task.path) if present and task.mode != "new" else None
+        earlier = reopen(task.path, update=task.mode == "update") if present and task.mode != "new" else None
         missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
         reading = _reading(task, earlier)
         source = task.open({**reading, **holes_for(missing)})
@@ -101,7 +100,7 @@ def begin(task: Task) -> Iterator[Begun]:
         known = None if earlier is None else earlier.source.get("image_shape")
         source = replace(source, image_shape=task.image or source.image_shape or known)
         run = _new(task, source) if earlier is None else _again(task, source, earlier)
-        run.reading = {name: _plain(value) for name, value in reading.items()}
+        run.reading = {name: _plain(value) for name, value in reading.items() if name != "max_memory"}  # which is that of this machine
         _attach(task, run, earlier)
         yield Begun(run, source, saving, earlier)
 
@@ -131,7 +130,7 @@ def remembered_columns(stored: Any, names: Sequence[str] | None, given: Mapping[
     names : names of the features of the model, if they have any
     given : the options now
     """
-    known = _known_reading(stored)
+    known = stored or {}
     if not any(known.get(key) for key in _CHOSEN) or any(key in given for key in ("columns", "exclude")):
         return {}
     return {key: known[key] for key in ("columns", "exclude") if known.get(key)} if names is None else {"columns": list(names)}
@@ -141,19 +140,13 @@ def _reading(task: Task, earlier: Run | None) -> dict[str, Any]:
     """Reading options: those of the resumed run, or the columns that the model and its table know, unless other options are given."""
     if earlier is None:
         return dict(task.reading)
-    known = _known_reading(earlier.reading)
+    known = earlier.reading
     if task.mode == "resume":
         return {**known, **task.reading}
     kept: dict[str, Any] = {
         name: known[name] for name in ("ids", "time_column") if task.alarms is not None and name in known
     }  # a table keeps its columns
     return {**kept, **remembered_columns(earlier.reading, earlier.source.get("feature_names"), task.reading), **task.reading}
-
-
-def _known_reading(stored: Any) -> dict[str, Any]:
-    """Reading options in a model file, as far as `open_source` has them; the memory allowed is that of this machine."""
-    names = inspect.signature(open_source).parameters.keys() - {"source", "max_memory", "missing"}
-    return {name: value for name, value in stored.items() if name in names} if isinstance(stored, dict) else {}
 
 
 def _plain(value: Any) -> Any:
@@ -224,13 +217,6 @@ def settings_of_monitor(monitor: Monitor) -> dict[str, Any]:
 
 
 # The monitor and its table
-
-
-def _check_table(table: Path, model: Path) -> None:
-    if table.suffix.lower() != ".csv":
-        raise RunError(f"--monitor writes CSV: the name of its file must end in .csv; got {table}.")
-    if os.path.realpath(table) == os.path.realpath(model):
-        raise RunError(f"{table} is the model file as well as the table of alarms; choose another name.")
 
 
 def _attach(task: Task, run: Run, earlier: Run | None) -> None:

@@ -67,20 +67,14 @@ def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
         take_names(run.model)
 
 
-def reopen(path: str | os.PathLike[str]) -> Run:
-    """The run that a checkpoint holds."""
-    model, header, monitor = _read_learner(path)
-    if "source" not in header:
-        raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: it is a model without the position in a source.")
-    with refusing(path):
-        return from_header(model, header, monitor)
-
-
-def reopen_any(path: str | os.PathLike[str]) -> Run:
-    """A run to build on: that of a checkpoint, or one without a source for a model that was saved by itself or merged."""
+def reopen(path: str | os.PathLike[str], *, update: bool = False) -> Run:
+    """The run that a checkpoint holds; to `update`, also one without a source, for a model that was saved by itself or merged."""
     model, header, monitor = _read_learner(path)
     if "source" in header:
-        return reopen(path)
+        with refusing(path):
+            return from_header(model, header, monitor)
+    if not update:
+        raise ModelFileError(f"{os.fspath(path)} holds no run that can be resumed: it is a model without the position in a source.")
     if not hasattr(model, "n_features_in_"):
         raise ModelFileError(f"{os.fspath(path)} has learned nothing yet.")
     source = {"name": "", "features": int(model.n_features_in_), "image_shape": header.get("image_shape")}
