@@ -105,8 +105,6 @@ def _task(asked: _Asked) -> Any:
 
     check_not_source(asked.output, asked.sources)
     check_is_model(asked.output)
-    if asked.output.suffix == ".mat":
-        usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     alarms, watched = asked.monitoring.get("monitor"), asked.watching.get("watch")
     if alarms is not None:
         check_not_source(alarms, asked.sources)

@@ -15,7 +15,6 @@ from online_psp.cli._common import check_not_source, echo, open_rows, plural, pr
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import ALPHA, FEEDING, READING, AsJson, Force, Option, Quiet, grouped
 from online_psp.cli._writers import WRITERS, Table
-from online_psp.io.files import OutputError
 
 _PROMPT = 0.25  # seconds after which rows from a pipe are written
 _ALPHA = 0.01
@@ -56,9 +55,6 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
     ) -> None:
         from online_psp.io.runs import holes_for, remembered_columns, take_names
 
-        if len(sources) == 1 and not _is_model(model) and _is_model(sources[0]):
-            say(f"{sources[0]} is the model and {model} the rows; they are taken so.")
-            model, sources = Path(sources[0]), [str(model)]
         form = _format(output, form)
         check_not_source(output, [str(model), *sources])
         stored = read_fitted(model)
@@ -177,15 +173,6 @@ def _order(wanted: list[str] | None, source: Any, path: Path, model: Any, invers
 # How it is written
 
 
-def _is_model(path: str | Path) -> bool:
-    from online_psp.io.model_file import ModelFileError, kind_of
-
-    try:
-        return bool(kind_of(path))
-    except (ModelFileError, OSError):
-        return False
-
-
 def _format(output: Path, form: str | None) -> str:
     if form is not None and form not in WRITERS:
         usage(f"--format must be one of {', '.join(WRITERS)}; got {form}.")
@@ -201,8 +188,6 @@ def _write(output: Path, form: str, force: bool, parts: Iterator[Any], table: Ta
     from online_psp.io.files import replacing
 
     if str(output) == "-":
-        if sys.stdout is None:
-            raise OutputError("Standard output is closed, so nothing can be written to it; name a file (-o).")
         WRITERS[form](sys.stdout.buffer, parts, table)
         sys.stdout.buffer.flush()
         return

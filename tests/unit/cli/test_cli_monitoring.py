@@ -427,20 +427,6 @@ def test_a_picture_shows_scores_limits_outliers_and_alarms(tmp_path: Path) -> No
     assert b"<svg" in (tmp_path / "s.svg").read_bytes()
 
 
-def test_a_picture_of_many_rows_loses_no_outlier() -> None:
-    n = 50_001
-    values = np.random.default_rng(0).random(n) + 0.1
-    values[[17, 33_333]] = [50.0, np.inf]
-    flat, flags = np.full(n, 2.0), (values > 2.0).astype(float)
-    from online_psp.io.alarms import Scores
-
-    table = Scores(np.arange(1.0, n + 1), values, np.zeros(n), flat, flat, flags, [])
-    scores, _, outliers = draw_scores(table, "x").axes[0].get_lines()
-    assert len(scores.get_xdata()) <= 2000
-    assert outliers.get_xdata().tolist() == [18, 33_334]
-    assert np.isfinite(outliers.get_ydata()).all()
-
-
 def test_a_table_of_something_else_is_not_plotted(tmp_path: Path, plain: tuple[Path, Path, Floats]) -> None:
     head = ",".join([*HEAD, "drift"]) + "\n"
     cases = {

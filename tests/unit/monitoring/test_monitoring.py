@@ -310,7 +310,11 @@ def test_files_of_another_version_and_of_other_models_are_refused(tmp_path: Path
     monitor.save(tmp_path / "m.psp")
     contents = model_file.read(tmp_path / "m.psp")
     parameters = contents.state["parameters"]
-    changes: list[dict[str, Any]] = [{"parameters": {**parameters, "novel": 1}}, {"model": {}}, {"parameters": {**parameters, "alpha": 2.0}}]
+    changes: list[dict[str, Any]] = [
+        {"parameters": {**parameters, "novel": 1}},
+        {"model": {}},
+        {"parameters": {**parameters, "alpha": 2.0}},
+    ]
     for change in changes:
         model_file.write(tmp_path / "bad.psp", contents._replace(state={**contents.state, **change}))
         with pytest.raises(ModelFileError, match="cannot be used as a monitor"):

@@ -18,7 +18,7 @@ from online_psp.io.files import claimed
 from online_psp.io.runs._checkpoints import reopen
 from online_psp.io.runs._driving import Saving
 from online_psp.io.runs._run import Learner, Run, RunOptions, anew, start, updating
-from online_psp.io.sources import Source, open_source
+from online_psp.io.sources import Source
 from online_psp.monitoring import Monitor
 from online_psp.pca import OnlinePCA
 
