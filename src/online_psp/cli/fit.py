@@ -13,7 +13,7 @@ import typer
 
 from online_psp.cli._common import check_is_model, check_not_source, echo, open_rows, plural, print_json, say_warnings
 from online_psp.cli._errors import DATA, INTERRUPTED, SIGNALS, CommandError, explain, say, usage
-from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, Quiet, Threads, component_count, grouped
+from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, Quiet, Threads, grouped
 from online_psp.cli._page import announce, served, until_interrupted
 
 DRIFTED = 3
@@ -48,22 +48,14 @@ class _Asked(NamedTuple):
 def fit(
     *,
     sources: Sources,
-    components: Annotated[
-        str | None,
-        typer.Option("--n-components", "--components", "-k", help="Number of components, share of variance to explain (0.95), or auto."),
-    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file; checkpoints go there too.")],
-    settings: dict[str, Any],
-    feeding: dict[str, Any],
-    monitoring: dict[str, Any],
-    watching: dict[str, Any],
-    reading: dict[str, Any],
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in the model file, if there is one.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
     checkpoint_every: Every = "60s",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **groups: Any,
 ) -> None:
     """Fit a model to files, folders or a pipe, with checkpoints.
 
@@ -75,28 +67,23 @@ def fit(
     """
     if resume and force:
         usage("--resume continues a run; it cannot be given together with --force.")
-    if components is not None:
-        settings = {"n_components": component_count(components), **settings}
     mode = "resume" if resume else "new"
-    _run(_Asked(sources, output, mode, force, checkpoint_every, quiet, as_json, threads, reading, feeding, monitoring, watching, settings))
+    _run(_Asked(sources, output, mode, force, checkpoint_every, quiet, as_json, threads, **groups))
 
 
 @grouped(reading=READING, monitoring=MONITORING, watching=WATCHING, feeding=FEEDING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,
-    feeding: dict[str, Any],
-    monitoring: dict[str, Any],
-    watching: dict[str, Any],
-    reading: dict[str, Any],
     force: Annotated[bool, typer.Option("--force", help="Update even if an earlier run over another source was not finished.")] = False,
     checkpoint_every: Every = "60s",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **groups: Any,
 ) -> None:
     """Learn more rows on top of a model, and update its file in place."""
-    _run(_Asked(sources, model, "update", force, checkpoint_every, quiet, as_json, threads, reading, feeding, monitoring, watching))
+    _run(_Asked(sources, model, "update", force, checkpoint_every, quiet, as_json, threads, **groups))
 
 
 def _task(asked: _Asked) -> Any:

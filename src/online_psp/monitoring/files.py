@@ -40,8 +40,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str], run: dict[str, Any] | N
     """Write a monitor, and the state of its run over a source."""
     with monitor._lock:
         on_drift = monitor.on_drift if isinstance(monitor.on_drift, str) else _FUNCTION
-        given = {name: getattr(monitor, name) for name in ("alpha", "learn_outliers", "run_length", "refresh")}
-        given |= {"on_drift": on_drift, "recent": monitor._recent.size}
+        given = {name: getattr(monitor, name) for name in ("alpha", "learn_outliers", "run_length")} | {"on_drift": on_drift}
         learned = _Learned(monitor.n_rows, monitor.n_left_out, monitor._last_time, monitor._places, monitor._judge)
         state: dict[str, Any] = {"parameters": given, "alarms": [list(alarm) for alarm in monitor.alarms]}
         arrays = {f"recent.{name}": array for name, array in monitor._recent.arrays().items()}

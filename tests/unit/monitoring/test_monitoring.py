@@ -283,9 +283,9 @@ def test_rows_that_depend_on_each_other_can_be_saved_while_little_is_known(tmp_p
 
 
 def test_a_monitor_that_has_seen_nothing_can_be_saved(tmp_path: Path) -> None:
-    Monitor(OnlinePCA(K), run_length=2000, refresh=7, recent=9).save(tmp_path / "m.psp")
+    Monitor(OnlinePCA(K), run_length=2000, alpha=0.02).save(tmp_path / "m.psp")
     found = Monitor.load(tmp_path / "m.psp")
-    assert (found.run_length, found.refresh) == (2000, 7)
+    assert (found.run_length, found.alpha) == (2000, 0.02)
     assert found.update(World().rows(100)).t2.shape == (100,)
 
 
@@ -370,8 +370,6 @@ def test_a_row_too_large_for_the_model_is_refused_before_the_rows_with_it_are_le
         ({"alpha": 0}, "alpha"),
         ({"on_drift": "stop"}, "on_drift"),
         ({"run_length": 10}, "run_length"),
-        ({"refresh": 0}, "refresh"),
-        ({"recent": 1.5}, "recent"),
         ({"learn_outliers": "no"}, "learn_outliers"),
     ],
 )
@@ -488,8 +486,6 @@ def test_what_is_changed_later_is_checked_and_has_an_effect() -> None:
         monitor.alpha = 2.0
     with pytest.raises(ValueError, match="on_drift must be"):
         monitor.on_drift = "nothing"
-    with pytest.raises(AttributeError):
-        monitor.refresh = 3  # type: ignore[misc]
     monitor.alpha = 0.05
     same(monitor.update(X), loose.update(X))
 

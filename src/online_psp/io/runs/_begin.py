@@ -212,7 +212,7 @@ def settings_of(model: Learner) -> dict[str, Any]:
 def settings_of_monitor(monitor: Monitor) -> dict[str, Any]:
     """The settings of a monitor that are not the default ones."""
     usual = {name: each.default for name, each in inspect.signature(Monitor).parameters.items()}
-    names = ("alpha", "learn_outliers", "run_length", "on_drift", "refresh")
+    names = ("alpha", "learn_outliers", "run_length", "on_drift")
     return {name: getattr(monitor, name) for name in names if getattr(monitor, name) != usual[name]}
 
 
