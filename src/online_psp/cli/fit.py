@@ -102,14 +102,14 @@ def _task(asked: _Asked) -> Any:
         usage(f"{idle[0]} is of the live page: it needs --watch.")
     if "algorithm" in asked.settings:
         _check_algorithm(asked.settings, {"monitor": alarms, "watch": watched})
-    feeding: Any = asked.feeding
     return Task(
         asked.output,
         lambda reading: open_rows(asked.sources, reading, asked.quiet),
         lambda source: _made(asked.settings, source),
         asked.settings,
         {name: value for name, value in asked.reading.items() if name != "on_bad_row"},
-        feeding,
+        asked.feeding.get("block"),
+        asked.feeding.get("epochs"),
         None if alarms is None else {name: asked.monitoring[name] for name in _MONITOR if name in asked.monitoring},
         alarms,
         asked.watching.get("image"),
@@ -228,7 +228,7 @@ def _stopped(asked: _Asked, begun: Any) -> CommandError:
 
 def _left(asked: _Asked, begun: Any) -> str:
     """What the output holds after bad data or a full disk, for the error message."""
-    if begun.saving.last is None and begun.earlier is None:
+    if begun.saving.last is None and asked.mode == "new":
         return f" {asked.output} is what it was before this run." if asked.output.exists() else ""
     from online_psp.io import runs
 

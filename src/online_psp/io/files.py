@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from online_psp.io.pacing import unbroken
+
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)  # a file system that has none
 
@@ -67,14 +69,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = target_of(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o666)
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o666 if mode is None else mode)
     try:
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
+        if mode is not None:
+            os.chmod(partial, mode)
         os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -107,15 +110,18 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = target_of(path)
     lock = target.with_name(f".{target.name}.lock")
-    descriptor = _take(lock, os.fspath(path))
+    descriptor: int | None = None
     try:
+        with unbroken():
+            descriptor = _take(lock, os.fspath(path))
         for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):  # of a killed run
             left.unlink(missing_ok=True)
         yield target
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(lock)
-        os.close(descriptor)
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(lock)
+            os.close(descriptor)
 
 
 def _take(lock: Path, name: str) -> int:

@@ -237,7 +237,7 @@ def test_an_update_that_failed_does_not_count_rows_twice(tmp_path: Path) -> None
     write_csv(more, X[300:], {})
     np.save(tmp_path / "b.npy", X[300:])
 
-    stopped = runs.updating(runs.reopen(model), open_source(tmp_path / "b.npy"), {"block": 100})
+    stopped = runs.updating(runs.reopen(model), open_source(tmp_path / "b.npy"), 100)
     steps = runs.steps(stopped, open_source(tmp_path / "b.npy"))
     next(steps)
     next(steps)

@@ -23,7 +23,6 @@ from online_psp.io.runs._page import RunPage
 from online_psp.io.runs._run import (
     Learned,
     Run,
-    RunOptions,
     give_names,
     start,
     take_names,
@@ -38,7 +37,6 @@ __all__ = [
     "Learned",
     "Run",
     "RunError",
-    "RunOptions",
     "RunPage",
     "Saving",
     "Stopped",

@@ -17,7 +17,7 @@ from online_psp.io.alarms import AlarmFile, AlarmFileError
 from online_psp.io.files import claimed
 from online_psp.io.runs._checkpoints import reopen
 from online_psp.io.runs._driving import Saving
-from online_psp.io.runs._run import Learner, Run, RunOptions, anew, start, updating
+from online_psp.io.runs._run import Learner, Run, anew, start, updating
 from online_psp.io.sources import Source
 from online_psp.monitoring import Monitor
 from online_psp.pca import OnlinePCA
@@ -42,7 +42,11 @@ class Task:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the model that are asked for: a run that is continued must have the same."""
     reading: Mapping[str, Any] = field(default_factory=dict)
-    feeding: RunOptions = field(default_factory=RunOptions)
+    """Options of `open_source`."""
+    block: int | None = None
+    """Rows read at a time."""
+    epochs: int | None = None
+    """Passes over the source."""
     monitor: Mapping[str, Any] | None = None
     """Settings of the monitor that are asked for; None if no monitor is."""
     alarms: Path | None = None
@@ -62,8 +66,6 @@ class Begun(NamedTuple):
     run: Run
     source: Source
     saving: Saving
-    earlier: Run | None
-    """The run in the existing file, unless it is overwritten."""
 
 
 @contextlib.contextmanager
@@ -102,7 +104,7 @@ def begin(task: Task) -> Iterator[Begun]:
         run = _new(task, source) if earlier is None else _again(task, source, earlier)
         run.reading = {name: _plain(value) for name, value in reading.items() if name != "max_memory"}  # which is that of this machine
         _attach(task, run, earlier)
-        yield Begun(run, source, saving, earlier)
+        yield Begun(run, source, saving)
 
 
 def check_image(shape: Sequence[int], features: int) -> None:
@@ -162,7 +164,7 @@ def _plain(value: Any) -> Any:
 def _new(task: Task, source: Source) -> Run:
     try:
         made = task.make(source)
-        run = start(source, made.model if isinstance(made, Monitor) else made, **task.feeding)
+        run = start(source, made.model if isinstance(made, Monitor) else made, task.block, task.epochs)
     except ValueError as error:
         raise RunError(str(error)) from None
     run.monitor = made if isinstance(made, Monitor) else None
@@ -173,13 +175,13 @@ def _again(task: Task, source: Source, earlier: Run) -> Run:
     """The earlier run, or one over another source with its model."""
     resume = task.mode == "resume"
     known = {name: (_setting(earlier.model, name), value) for name, value in task.settings.items()}
-    if resume:
-        known |= {name: (getattr(earlier, name), value) for name, value in task.feeding.items() if name != "epochs" and value is not None}
+    if resume and task.block is not None:
+        known["block"] = earlier.block, task.block
     _check_same_settings(known, f"{task.path} was begun")
     if resume:
-        earlier.epochs = max(task.feeding.get("epochs", earlier.epochs), earlier.epoch + 1)
+        earlier.epochs = max(task.epochs or earlier.epochs, earlier.epoch + 1)
         return earlier
-    run = (anew if task.force else updating)(earlier, source, task.feeding)
+    run = (anew if task.force else updating)(earlier, source, task.block, task.epochs)
     if run is earlier:
         task.say(f"{task.path} has learned {source.name} up to row {run.row}; continuing from there.")
     elif any(entry["name"] == source.name for entry in run.before):

@@ -61,7 +61,7 @@ def checkpoint(run: Run, path: str | os.PathLike[str]) -> None:
         if run.monitor is None:
             write_model(run.model, path, run.header())
         else:
-            del run.monitor.alarms[:-REMEMBERED]  # a header has limited room
+            del run.monitor.alarms[:-REMEMBERED]  # so that checkpoints do not grow with the stream
             monitor_state.save(run.monitor, path, run.header())
     finally:
         take_names(run.model)

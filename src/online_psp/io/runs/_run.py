@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,26 +92,17 @@ class Run:
         return hasattr(self.model, "n_features_in_")
 
 
-class RunOptions(TypedDict, total=False):
-    """How a source is fed to a model: the options of ``psp fit``."""
-
-    block: int | None
-    """Rows read at a time."""
-    epochs: int
-    """Passes over the source."""
-
-
 # Beginning
 
 
-def start(source: Source, model: Learner, *, block: int | None = None, epochs: int = 1) -> Run:
+def start(source: Source, model: Learner, block: int | None = None, epochs: int | None = None) -> Run:
     """A run that has not begun."""
     for name, value in (("block", block), ("epochs", epochs)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}.")
-    if source.once and epochs > 1:
+    run = Run(model, describe(source), block or source.block_rows(), epochs or 1, identity=identity(source))
+    if source.once and run.epochs > 1:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
-    run = Run(model, describe(source), block or source.block_rows(), epochs, identity=identity(source))
     names = take_names(model)
     if names is not None:  # the model's own order of features decides
         order_of(names, source.feature_names, source.name)
@@ -144,7 +135,7 @@ def give_names(model: Learner, names: Sequence[str] | None) -> None:
         model.__dict__["feature_names_in_"] = np.array(list(names), dtype=object)
 
 
-def updating(run: Run, source: Source, options: RunOptions) -> Run:
+def updating(run: Run, source: Source, block: int | None = None, epochs: int | None = None) -> Run:
     """A run that learns another source on top of the model of an earlier one.
 
     A run over the same file that was stopped half-way is continued: its first rows would otherwise count twice.
@@ -157,13 +148,13 @@ def updating(run: Run, source: Source, options: RunOptions) -> Run:
                 f"The model has learned {run.source['name']} only up to row {run.row}: that run was stopped, and can be resumed; "
                 "to learn something else on top of it all the same, use force (--force)."
             )
-    return anew(run, source, options)
+    return anew(run, source, block, epochs)
 
 
-def anew(run: Run, source: Source, options: RunOptions) -> Run:
+def anew(run: Run, source: Source, block: int | None = None, epochs: int | None = None) -> Run:
     """A run over another source from its beginning, with the model of this one."""
     give_names(run.model, run.source.get("feature_names"))
-    fresh = start(source, run.model, **options)
+    fresh = start(source, run.model, block, epochs)
     fresh.monitor = run.monitor
     learned = [{"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}] if run.row or run.epoch else []
     fresh.before = [*run.before, *learned][-REMEMBERED:]
