@@ -69,7 +69,6 @@ def test_every_error_is_one_sentence(tmp_path: Path, fitted: tuple[Path, Path, F
         (["fit", source, "-k", 2, "-o", "n.psp", "--set", "max_memory=lots"], 2, "500M"),
         (["nonsense"], 2, "nonsense"),
         (["transform", model, source, "-o", "s.xyz"], 2, ".parquet"),
-        (["transform", model, source, "-o", "-", "--format", "npy"], 2, "standard output"),
         (["fit", tmp_path / "text.npy", "-k", 2, "-o", tmp_path / "n.psp"], 1, "text.npy"),
         (["info", source], 1, "x.csv"),
     ]
@@ -334,7 +333,6 @@ def test_a_source_is_never_overwritten(tmp_path: Path, fitted: tuple[Path, Path,
         ["fit", source, "-k", 2, "-o", source, "--force"],
         ["fit", source, "-k", 2, "-o", tmp_path / "link.csv", "--force"],
         ["transform", model, source, "-o", source, "--force"],
-        ["transform", model, source, "-o", model, "--format", "csv", "--force"],
     ):
         assert "source as well as the output" in psp(*arguments, code=2).stderr
     assert before == (source.read_bytes(), model.read_bytes())
