@@ -1,12 +1,14 @@
-"""Converts NamedTuples of arrays, numbers, text and other NamedTuples to arrays and JSON, and back by their annotations."""
+"""Converts NamedTuples to arrays and JSON, and back by their annotations: of arrays, numbers, text, states within, and tuples of these."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from online_psp.engine.rows import AnyRows, DenseRows, SparseRows
 from online_psp.engine.types import Array
 
 T = TypeVar("T")
@@ -16,10 +18,10 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays, by dotted names, and JSON of a NamedTuple."""
     arrays: dict[str, Array] = {}
     values: dict[str, Any] = {}
-    for name, value in state._asdict().items():
+    for name, value in (state._asdict() if hasattr(state, "_asdict") else {str(i): each for i, each in enumerate(state)}).items():
         if isinstance(value, np.ndarray):
             arrays[name] = value
-        elif hasattr(value, "_asdict"):
+        elif isinstance(value, tuple):
             inner, values[name] = flatten(value)
             arrays |= {f"{name}.{key}": array for key, array in inner.items()}
         else:
@@ -28,19 +30,44 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def unflatten(kind: type[T], arrays: Mapping[str, Array], values: Mapping[str, Any]) -> T:
-    """Rebuild a NamedTuple."""
+    """Rebuild a NamedTuple; fields that the file does not have yet take their defaults."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
-        nested = next((each for each in (hint, *get_args(hint)) if hasattr(each, "_fields")), None)
         if name in arrays:
             found[name] = arrays[name]
-        elif nested is not None and values[name] is not None:
-            found[name] = unflatten(nested, under(arrays, name), values[name])
-        else:
+        elif isinstance(values.get(name), dict):
+            found[name] = _nested(hint, under(arrays, name), values[name])
+        elif name in values:
             found[name] = values[name]
     return kind(**found)
+
+
+def _nested(hint: Any, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Any:
+    """A state within another, that may be None, or a tuple of states."""
+    if get_origin(hint) is tuple:
+        return tuple(_nested(get_args(hint)[0], under(arrays, str(i)), values[str(i)]) for i in range(len(values)))
+    kind = next(each for each in (hint, *get_args(hint)) if hasattr(each, "_fields"))
+    return unflatten(kind, arrays, values)
 
 
 def under(arrays: Mapping[str, Array], name: str) -> dict[str, Array]:
     """The arrays of a part, by their names within it."""
     return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+
+
+def arrays_of(rows: SparseRows | DenseRows) -> dict[str, Array]:
+    """Rows as arrays."""
+    if isinstance(rows, DenseRows):
+        return {"rows": rows.X}
+    matrix = rows.matrix()
+    return {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
+
+
+def rows_of(arrays: Mapping[str, Array], D: int) -> AnyRows | None:
+    """Rows from arrays; None if there are none."""
+    if "rows" in arrays:
+        return DenseRows(arrays["rows"])
+    if "data" not in arrays:
+        return None
+    indptr = arrays["indptr"]
+    return SparseRows(csr_array((arrays["data"], arrays["indices"], indptr), shape=(len(indptr) - 1, D)))

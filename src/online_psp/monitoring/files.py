@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, TypeVar
 
-from scipy.sparse import csr_array
-
-from online_psp.engine.rows import DenseRows, SparseRows
 from online_psp.engine.types import Array
 from online_psp.io import model_file
 from online_psp.io.model_file import Contents, ModelFileError
-from online_psp.io.states import flatten, under, unflatten
+from online_psp.io.states import flatten, rows_of, under, unflatten
 from online_psp.monitoring.charts import ChartState
 from online_psp.monitoring.judge import Judge
 from online_psp.monitoring.memory import Places
@@ -80,12 +77,7 @@ def _from_state(arrays: dict[str, Array], values: dict[str, Any], cls: type[M], 
         monitor._charts = unflatten(ChartState, under(arrays, "charts"), values["charts"])
     monitor.alarms = [_alarm(*entry) for entry in values["alarms"]]
     recent = under(arrays, "recent")
-    if "rows" in recent:
-        monitor._recent.restore(DenseRows(recent["rows"]), recent.get("times"))
-    elif "data" in recent:
-        shape = len(recent["indptr"]) - 1, monitor.model.n_features_in_
-        matrix = csr_array((recent["data"], recent["indices"], recent["indptr"]), shape=shape)
-        monitor._recent.restore(SparseRows(matrix), recent.get("times"))
+    monitor._recent.restore(rows_of(recent, getattr(monitor.model, "n_features_in_", 0)), recent.get("times"))
     return monitor
 
 

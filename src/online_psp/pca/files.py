@@ -9,14 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from online_psp.engine.rows import DenseRows, SparseRows
 from online_psp.engine.types import Array
 from online_psp.io import mat_file, model_file
 from online_psp.io.model_file import Contents, ModelFileError
-from online_psp.io.states import flatten, under, unflatten
-from online_psp.pca.buffer import Buffer
+from online_psp.io.states import arrays_of, flatten, rows_of, under, unflatten
 from online_psp.pca.estimator import OnlinePCA, State, empty_buffer
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.model import Covariance, Model, empty_model
@@ -61,11 +59,8 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     arrays = {f"model.{name}": array for name, array in arrays.items()}
     arrays |= {"buffer.weights": buffer.weights[: buffer.n], "buffer.decays": buffer.decays[: buffer.n]}
     rows = buffer.rows(buffer.n)
-    if isinstance(rows, SparseRows):
-        matrix = rows.matrix()
-        arrays |= {f"buffer.{name}": getattr(matrix, name) for name in ("data", "indices", "indptr")}
-    else:
-        arrays["buffer.rows"] = rows.dense(settings.working)
+    stored = arrays_of(rows if isinstance(rows, SparseRows) else DenseRows(rows.dense(settings.working)))
+    arrays |= {f"buffer.{name}": array for name, array in stored.items()}
     values |= {
         "D": settings.D,
         "dtype": settings.working.name,
@@ -115,21 +110,12 @@ def pca_from_state(arrays: Mapping[str, Array], values: Mapping[str, Any], cls: 
     if values["feature_names"] is not None:
         model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
     model.n_features_in_ = settings.D
-    buffer = empty_buffer(settings, learned)
-    _fill(buffer, under(arrays, "buffer"), settings.D)
+    buffer, stored = empty_buffer(settings, learned), under(arrays, "buffer")
+    rows = rows_of(stored, settings.D)
+    if rows is not None and len(rows):
+        buffer.add(rows, stored["weights"], stored["decays"])
     model._state = State(settings, learned, buffer, values["last_time"])
     return model
-
-
-def _fill(buffer: Buffer, arrays: Mapping[str, Array], D: int) -> None:
-    """Put the open rows of a file into an empty buffer."""
-    weights = arrays["weights"]
-    if "rows" in arrays:
-        rows: Any = DenseRows(arrays["rows"])
-    else:
-        rows = SparseRows(csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(len(weights), D)))
-    if len(weights):
-        buffer.add(rows, weights, arrays["decays"])
 
 
 # MAT files hold what a model has learned, without the state from which learning continues
