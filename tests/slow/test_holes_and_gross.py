@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.decomposition import IncrementalPCA
 
 from online_psp import OnlinePCA
@@ -114,6 +116,57 @@ def test_holes_cost_no_more_than_filling_with_means(name: str) -> None:
     missing = np.isnan(H)
     worse = rms((model.impute(H) - X)[missing]) / rms((X - mean)[missing])
     assert worse <= WORSE_FILL, f"filled values are {worse:.2f} times as far off as the mean"
+
+
+def faces() -> Floats:
+    if locate("yale") is None:
+        pytest.skip("YALE is not here")
+    return np.asarray(load("yale").X, dtype=np.float64)
+
+
+def in_order(X: Floats, of: Floats) -> Floats:
+    return X[np.argsort(of)]
+
+
+ORDERS: dict[str, Callable[[Floats], Floats]] = {
+    "images": lambda X: X,
+    "images by norm": lambda X: in_order(X, (X**2).sum(axis=1)),
+    "images by first component": lambda X: in_order(X, X @ leading(X, 1)[:, 0]),
+}
+WITH = ("standardize", "half_life", "merge", "weights")
+
+
+def learned(X: Floats, options: tuple[str, ...], **more: Any) -> tuple[OnlinePCA, Floats]:
+    """A model of the rows with these options, and what the rows weigh in it."""
+    n = len(X)
+    given = np.random.default_rng(5).integers(1, 4, n).astype(float) if "weights" in options else np.ones(n)
+    ages = (n - 1.0 - np.arange(n)) / (n // 4)
+    fading: dict[str, Any] = {"half_life": f"{n // 4}s"} if "half_life" in options else {}
+    model = OnlinePCA(8, standardize="standardize" in options, **fading, **more)
+
+    def of(rows: Any) -> OnlinePCA:
+        one: OnlinePCA = clone(model)
+        return one.fit(X[rows], sample_weight=given[rows], times=np.arange(n)[rows] if fading else None)
+
+    found = of(slice(0, None, 2)).merge(of(slice(1, None, 2))) if "merge" in options else of(slice(None))
+    return found, given * 0.5**ages if fading else given
+
+
+@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")
+@pytest.mark.parametrize("options", [*itertools.combinations(WITH, 1), *itertools.combinations(WITH, 2)], ids="+".join)
+@pytest.mark.parametrize("name", [*ORDERS, "faces"])
+def test_holes_with_other_options_cost_no_more_than_filling_with_means(name: str, options: tuple[str, ...]) -> None:
+    X = faces() if name == "faces" else ORDERS[name](mnist(4000))
+    H = holed(X, 0.1)
+    model, weights = learned(H, options, missing="impute")
+    rival, _ = learned(np.where(np.isnan(H), np.nan_to_num(np.nanmean(H, axis=0)), H), options)
+    apart = X - np.average(X, axis=0, weights=weights)
+    if "standardize" in options:
+        deviations = np.sqrt(np.average(apart**2, axis=0, weights=weights))
+        apart /= np.where(deviations > 0, deviations, 1.0)
+    truth = np.linalg.eigh(apart.T @ (apart * weights[:, np.newaxis]))[1][:, ::-1][:, :8]
+    error, allowed = subspace_error(model.components_.T, truth), 1.3 * subspace_error(rival.components_.T, truth) + 0.01
+    assert error <= allowed, f"error {error:.4f}, allowed {allowed:.4f}"
 
 
 def gross(kind: str, n: int, seed: int) -> tuple[Floats, Any]:

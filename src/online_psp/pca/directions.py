@@ -51,7 +51,8 @@ def leading(B: Array, d: Floats, Z: Array, squares: Floats, rank: int, shown: in
         Variance of the model along every direction outside of B.
     """
     d = np.maximum(d - noise, 0.0)
-    found = _image(B, d, Z, squares, rank, shown) if len(B) >= min(rank, shown) and len(B) else None
+    near = reach(B, d, Z, squares, rank, shown)
+    found = None if near is None else _image(B, d, Z, near[1], rank)
     directions, variances = _stacked(B, d, Z, rank) if found is None else found
     return directions, variances + noise
 
@@ -62,23 +63,34 @@ def _signs(count: int, n: int) -> Floats:
     return np.random.default_rng(11).choice(np.array([-1.0, 1.0]), (count, n))
 
 
-def _image(B: Array, d: Floats, Z: Array, squares: Floats, rank: int, shown: int) -> tuple[Array, Floats] | None:
-    """Nyström's approximation; None where it may overlook a direction."""
-    (k, D), dtype = B.shape, B.dtype
+def reach(B: Array, d: Floats, Z: Array, squares: Floats, rank: int, shown: int) -> tuple[Array, Floats] | None:
+    """Directions, (g, D), that the rows have outside of the basis, and products of the rows with both, (n, k + g).
+
+    None where this may overlook a direction. Parameters as of `leading`.
+    """
+    k, D = B.shape
+    if not len(B) or len(B) < min(rank, shown):
+        return None
     P = matmul(Z, B.T).astype(np.float64, copy=False)
     weakest_shown = float(d[min(shown, k) - 1])
     outside = np.maximum(squares - np.einsum("ij,ij->i", P, P), 0.0)
     if not outside.max() <= _LARGE * weakest_shown:
         return None
     calm = _CALM * float(d[-1]) if k == rank else 1e-14 * float(d[0])
-    if outside.sum() > calm and k < D:
-        Q = _sketch(B, Z, P, min(_SKETCHED, D - k))
-        if Q is None:
-            return None
-        PQ = matmul(Z, Q.T).astype(np.float64, copy=False)
-        if np.einsum("ij,ij->j", PQ, PQ).min() > _WEAK * weakest_shown:  # there may be more of them
-            return None
-        P = np.concatenate([P, PQ], axis=1)
+    if outside.sum() <= calm or k == D:
+        return B[:0], P
+    Q = _sketch(B, Z, P, min(_SKETCHED, D - k))
+    if Q is None:
+        return None
+    PQ = matmul(Z, Q.T).astype(np.float64, copy=False)
+    if np.einsum("ij,ij->j", PQ, PQ).min() > _WEAK * weakest_shown:  # there may be more of them
+        return None
+    return Q, np.concatenate([P, PQ], axis=1)
+
+
+def _image(B: Array, d: Floats, Z: Array, P: Floats, rank: int) -> tuple[Array, Floats] | None:
+    """Nyström's approximation, given products P with the basis and with new directions; None where rounding does not allow it."""
+    k, dtype = len(B), B.dtype
     S = matmul(P.T, P)
     S.flat[: k * (len(S) + 1) : len(S) + 1] += d
     N = matmul(np.ascontiguousarray(P.T, dtype=dtype), Z)

@@ -457,11 +457,6 @@ class OnlinePCA(Usable):
         found = self.__dict__.get("_own_lock")
         return found if found is not None else self.__dict__.setdefault("_own_lock", model_lock())  # in one step: one for all threads
 
-    @property
-    def _said(self) -> Notices:
-        """The warnings that were given."""
-        return self.__dict__.setdefault("_said_before", Notices())  # type: ignore[no-any-return]
-
     def _say_gross(self, model: Model) -> None:
         """Warn if gross rows have lost more weight than may pass without a word; again if it has been less meanwhile."""
         if model.robust is not None:

@@ -27,6 +27,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -36,17 +37,20 @@ from scipy.linalg import eigh, qr
 from online_psp.engine.blas import matmul
 from online_psp.engine.eigen import largest
 from online_psp.engine.types import Floats
+from online_psp.pca.directions import reach
 
 Mask = NDArray[np.bool_]
 
 # Constants, chosen on other data than the tests'.
 _PER_DIRECTION = 4  # values that a row must have for each direction that it is filled with
 _PRECISE = 1e-6  # relative error of coordinates
+_FEW_LACKING = 0.03  # share of missing values up to which products with these alone are faster
 _MOST_STEPS = 40  # of conjugate gradients; rows that need more are solved one by one
 _FADE = 0.5  # share of what is known of a feature's predictions that is left after a block in which it is always observed
 _SWEEPS = 3  # fillings of the first rows
 _SAMPLED = 16  # rows whose posterior covariances are averaged
 _PART = 8  # a block is divided where features cease to be observed, unless a part would be less than one over this
+_SHORT = 64  # rows up to which a block is not divided: features may seem to cease by chance
 _NOISES = 33  # multiples of the noise that are tried
 _LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding
 _DENSE = 6  # features, in multiples of the directions kept, up to which matrices of all features are formed
@@ -78,12 +82,20 @@ class Trust(NamedTuple):
     """Of values and their predictions."""
     squares: Annotated[Floats, "D"]
     """Of the predictions."""
+    values: Annotated[Floats, "D"]
+    """Squares of the values."""
 
     @property
     def slopes(self) -> Floats:
         """Factors for predictions, (D,), from 0 to 1."""
         some = self.squares > 0
         return np.where(some, np.clip(self.products / np.where(some, self.squares, 1.0), 0.0, 1.0), 1.0)
+
+    @property
+    def explained(self) -> Floats:
+        """Share of the variance of each feature that predictions explain, (D,); 1 where nothing is known."""
+        size = self.squares * self.values
+        return np.where(size > 0, np.maximum(self.products, 0.0) ** 2 / np.where(size > 0, size, 1.0), 1.0)
 
 
 class Solved(NamedTuple):
@@ -111,7 +123,7 @@ class Filled(NamedTuple):
 
 def no_trust(D: int) -> Trust:
     """Nothing is known of predictions yet."""
-    return Trust(np.zeros(D), np.zeros(D))
+    return Trust(np.zeros(D), np.zeros(D), np.zeros(D))
 
 
 def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
@@ -189,23 +201,41 @@ def _patterns(observed: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def _gradients(F: Floats, inner: Floats, observed: Mask) -> tuple[Floats, NDArray[np.intp]]:
     """z of ``(I + F_Ω F_Ωᵀ) z = inner``, (n, k), and the rows that have not converged."""
-    mask, share = observed.astype(np.float64), observed.mean(axis=1)
-    scale = 1.0 / (1.0 + share[:, np.newaxis] * np.einsum("kj,kj->k", F, F))
+    lengths, share, lacking = np.einsum("kj,kj->k", F, F), observed.mean(axis=1), _lacking(F, observed)
+    scale = 1.0 / (1.0 + share[:, np.newaxis] * lengths)
     z = scale * inner
-    rest = inner - z - matmul(matmul(z, F) * mask, F.T)
+    rest = inner - (1.0 + lengths) * z + lacking(z)
     step = scale * rest
     energy = np.einsum("ij,ij->i", rest, step)
     enough = _PRECISE**2 * np.einsum("ij,ij->i", inner, scale * inner)
     for _ in range(_MOST_STEPS):
         if not (energy > enough).any():
             break
-        image = step + matmul(matmul(step, F) * mask, F.T)
+        image = (1.0 + lengths) * step - lacking(step)
         length = (energy / np.maximum(np.einsum("ij,ij->i", step, image), _TINY))[:, np.newaxis]
         z += length * step
         rest -= length * image
         before, energy = energy, np.einsum("ij,ij->i", rest, scale * rest)
         step = scale * rest + (energy / np.maximum(before, _TINY))[:, np.newaxis] * step
     return z, np.flatnonzero(energy > enough)
+
+
+def _lacking(F: Floats, observed: Mask) -> Callable[[Floats], Floats]:
+    """The function of v, (n, k), that gives ``F_m F_mᵀ v`` for the values m that each row lacks."""
+    at, columns = np.nonzero(~observed)
+    if len(at) > _FEW_LACKING * observed.size:
+        lacks = (~observed).astype(np.float64)
+        return lambda v: matmul(matmul(v, F) * lacks, F.T)
+    part = F.T[columns]
+    rows, first = np.unique(at, return_index=True)
+
+    def product(v: Floats) -> Floats:
+        found = np.zeros_like(v)
+        if len(rows):
+            found[rows] = np.add.reduceat(part * np.einsum("pk,pk->p", part, v[at])[:, np.newaxis], first)
+        return found
+
+    return product
 
 
 def _systems(F: Floats, inner: Floats, patterns: Mask, which: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats, Floats]:
@@ -303,10 +333,11 @@ def fill(
     left_out = np.where(observed, (rows - expected) / (1.0 - leverage), 0.0)  # x − o
     predicted = np.where(observed, rows - left_out, 0.0)
     fade = _FADE**share
-    trust = Trust(fade * trust.products + weights @ (rows * predicted), fade * trust.squares + weights @ (predicted * predicted))
+    sums = weights @ (rows * predicted), weights @ (predicted * predicted), weights @ (rows * rows)
+    trust = Trust(*(fade * before + added for before, added in zip(trust, sums, strict=True)))
     slopes = np.where(some, trust.slopes, 1.0)
     divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
-    squares = np.where(some, (1.0 + divided) * (weights @ rows**2), total * variance)
+    squares = np.where(some, (1.0 + divided) * sums[2], total * variance)
     divided = np.minimum(divided, max(1.0 / max(least * float(np.median(share)), _TINY) - 1.0, 0.0))
     filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
     spread = _spread(model, total * solved.posterior, ~some)
@@ -314,7 +345,7 @@ def fill(
     return Filled(np.concatenate([filled, spread]), np.append(weights, np.ones(len(spread))), apart, trust)
 
 
-def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -> tuple[Floats, Floats, Filled]:
+def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, shown: int) -> tuple[Floats, Floats, Filled]:
     """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
     D, total, nothing = rows.shape[1], float(weights.sum()), no_trust(rows.shape[1])
     dense, share = D <= _DENSE * rank, np.maximum(weights @ observed / total, _TINY)
@@ -327,32 +358,33 @@ def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int) -
         products = matmul(rows.T * weights, rows)
         directions, variances = _leading(np.where(both > 0, products / np.where(both > 0, both, 1.0), 0.0) * total, rank)
     else:
-        directions, variances = leading_of_filled(made, rank)
+        directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     for _ in range(_SWEEPS):
         made = fill(directions, variances / total, variance, nothing, rows, observed, weights, least)
-        directions, variances = leading_of_filled(made, rank)
+        directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     return directions, variances, made
 
 
-def leading_of_filled(made: Filled, rank: int, directions: Floats | None = None, variances: Floats | None = None) -> tuple[Floats, Floats]:
-    """Leading directions, (k, D), and variances, (k,), of completed rows, with those of a model, if given; k at most `rank`.
+def leading_of_filled(made: Filled, rank: int, shown: int, directions: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """Leading directions, (k, D), and variances, (k,), of completed rows with those of a model; k at most `rank`.
 
-    The matrix has negative eigenvalues too, from what is subtracted on its diagonal. So directions are found within the span of the model,
-    of the leading right singular vectors of the rows, and of the image of both.
+    The matrix has negative eigenvalues too, from what is subtracted on its diagonal. So directions are found within the image of the model
+    and of what rows have outside of it; or, where that may overlook a direction, of the leading right singular vectors of all.
     """
     D = made.rows.shape[1]
     rows = made.rows * np.sqrt(made.weights)[:, np.newaxis]
-    B = np.zeros((0, D)) if directions is None else directions
-    d = np.zeros(0) if variances is None else variances
-    stacked = np.concatenate([np.sqrt(d)[:, np.newaxis] * B, rows])
+    stacked = np.concatenate([np.sqrt(variances)[:, np.newaxis] * directions, rows])
     if D <= _DENSE * rank:
         return _leading(matmul(stacked.T, stacked) - np.diag(made.apart), rank)
-    m = len(stacked)
-    values, vectors = largest(matmul(stacked, stacked.T), min(rank + _MORE, m))
-    span = qr(matmul(stacked.T, vectors[:, values > _ROUNDING * values[-1]]), mode="economic")[0]
-    span = qr(np.hstack([span, _image(stacked, made.apart, span)]), mode="economic")[0]
-    found, variances = _leading(matmul(span.T, _image(stacked, made.apart, span)), rank)
-    return matmul(found, span.T), variances
+    near = reach(directions, variances, rows, np.einsum("ij,ij->i", rows, rows), rank, shown)
+    if near is None:
+        values, vectors = largest(matmul(stacked, stacked.T), min(rank + _MORE, len(stacked)))
+        span = matmul(vectors[:, values > _ROUNDING * values[-1]].T, stacked)
+    else:
+        span = np.concatenate([directions, near[0]])
+    basis = qr(_image(stacked, made.apart, span.T), mode="economic")[0]
+    found, variances = _leading(matmul(basis.T, _image(stacked, made.apart, basis)), rank)
+    return matmul(found, basis.T), variances
 
 
 def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
@@ -368,7 +400,7 @@ def _leading(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
 def _change(observed: Mask) -> int:
     """The row at which features begin or cease to be observed for the rest of a block, as when sensors go off; 0 if none do."""
     n = len(observed)
-    if n < _PART or observed.all():
+    if n <= _SHORT or observed.all():
         return 0
     changes = observed[1:] != observed[:-1]
     at, counts = np.unique(np.argmax(changes[:, changes.sum(axis=0) == 1], axis=0) + 1, return_counts=True)

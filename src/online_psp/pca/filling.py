@@ -73,7 +73,7 @@ def _centred(view: View, rows: Floats) -> Floats:
 def filled(view: View, X: Array) -> Array:
     """Rows, (n, D), with what the model expects in place of NaN; observed values do not change."""
     model, full = gaussian_of(view), X.copy()
-    slopes = 1.0 if view.slopes is None else view.slopes
+    slopes = 1.0 if view.trust is None else view.trust.slopes
     for at, rows in _parts(X):
         found = slopes * expected(view, model, rows).rows
         if view.deviations is not None:

@@ -91,7 +91,7 @@ def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings
     else:
         B, d = directions_for(model, after.scale)
         B = B.astype(np.float64, copy=False)
-    rank = _rank(model, after, settings)[0]
+    rank, shown = _rank(model, after, settings)
     known = np.full(settings.D, model.weight) if model.known is None else model.known
     fresh = (known <= 0) & observed.any(axis=0)
     if d.any() and fresh.any():
@@ -99,7 +99,7 @@ def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings
     if d.any():
         made = fill(B, d, variance, trust, rows, observed, shares, 0.0 if model.few else LEAST)
     else:
-        made = first_directions(rows, observed, shares, rank)[2]
+        made = first_directions(rows, observed, shares, rank, shown)[2]
     made = made._replace(rows=np.concatenate([made.rows, jump[np.newaxis]]), weights=np.append(made.weights, 1.0))
     groups = np.arange(settings.D, dtype=np.float64) if model.groups is None and not model.seen else model.groups
     after = after._replace(trust=made.trust, groups=None if groups is None else connect(groups, observed[block.left > 0]))
@@ -108,7 +108,7 @@ def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings
         matrix = (keep * covariance + scatter) * scale * scale[:, np.newaxis]
         return after._replace(covariance=Covariance(np.asfortranarray(matrix), False, float(matrix.diagonal().max())))
     noise = _noise(model, d, keep, settings)
-    basis, variances = leading_of_filled(made, rank, B, np.maximum(keep * d - noise, 0.0))
+    basis, variances = leading_of_filled(made, rank, shown, B, np.maximum(keep * d - noise, 0.0))
     return _with_basis(after, basis.astype(settings.working), variances + noise, settings)
 
 

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_psp.engine.types import Floats
 from online_psp.pca.few import FEW
@@ -25,6 +26,7 @@ _TAIL_SHARE = 0.03  # of the variance, that a tail may lose without a warning; o
 _START_EXCESS = 0.3  # by which the part of the first rows in the variance may exceed their part in the weight
 _START_TIMES = 4.0  # times the variance of later rows that the first may have without a warning
 _UNEVEN = 0.06  # of the measure of `growth_notice`, between few points: errors up to 0.011 had 0.046 at most, others from 0.072 on
+_UNPREDICTED = 0.01  # share of the variance of a feature, that predictions may explain by chance
 _HIDDEN = {8: 512.0, 4: 16.0}  # in units of rounding, by bytes of a number: how far below the largest feature others are lost
 _BLURRED = 0.06  # of the deviation along a direction, that rounding may have: of 120 sets, errors above 0.0035 began at 0.065
 
@@ -35,10 +37,10 @@ class Notices:
     def __init__(self) -> None:
         self._given: set[str] = set()
 
-    def give(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning) -> None:
+    def give(self, kind: str, sentence: str | None, category: type[Warning] = RuntimeWarning, stacklevel: int = 5) -> None:
         if sentence is not None and kind not in self._given:
             self._given.add(kind)
-            warnings.warn(sentence, category, stacklevel=5)
+            warnings.warn(sentence, category, stacklevel=stacklevel)
 
     def give_while(self, kind: str, sentence: str | None) -> None:
         """As `give`, but again where there was nothing to say in the meantime."""
@@ -161,6 +163,18 @@ def strangers_notice(pair: tuple[int, int] | None) -> str | None:
     return (
         f"Features {pair[0]} and {pair[1]} have never been observed in the same row, so that nothing is known of how they vary "
         "together; they are taken for uncorrelated, and components that depend on that are a guess."
+    )
+
+
+def unpredicted_notice(explained: Floats, missing: NDArray[np.bool_]) -> str | None:
+    """Whether features with missing values, (D,), cannot be filled, given the share of their variances that predictions explain, (D,)."""
+    unknown = np.flatnonzero(missing & (explained < _UNPREDICTED))
+    if not len(unknown):
+        return None
+    named = ", ".join(str(j) for j in unknown[:10]) + (", …" if len(unknown) > 10 else "")
+    return (
+        f"{len(unknown)} of the {int(missing.sum())} features with missing values (columns {named}) are not predicted by the others: "
+        "their missing values are filled with little more than their means."
     )
 
 

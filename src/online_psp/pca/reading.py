@@ -13,6 +13,7 @@ from online_psp.engine.blas import matmul
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.model import Model
+from online_psp.pca.notices import Notices
 from online_psp.pca.settings import Settings, check_components
 from online_psp.pca.signals import Noise, count_signals
 from online_psp.pca.uncertainty import Spectrum, alike, effective_rows, subspace_error, turned_away, variance_errors
@@ -124,6 +125,11 @@ class Learned(BaseEstimator):
     @property
     def _settings(self) -> Settings:
         raise NotImplementedError
+
+    @property
+    def _said(self) -> Notices:
+        """The warnings that were given."""
+        return self.__dict__.setdefault("_said_before", Notices())  # type: ignore[no-any-return]
 
     def _view(self) -> View:
         raise NotImplementedError

@@ -20,7 +20,7 @@ from online_psp.pca.compressed import far_from_zero, less
 from online_psp.pca.fill import Gaussian
 from online_psp.pca.filling import filled, first_hole, partial_likelihoods, put_back
 from online_psp.pca.likelihood import covariance, log_likelihood, precision
-from online_psp.pca.notices import warn_never_observed
+from online_psp.pca.notices import unpredicted_notice, warn_never_observed
 from online_psp.pca.reading import Learned
 from online_psp.pca.robust import far_out
 from online_psp.pca.view import View
@@ -67,6 +67,9 @@ class Usable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learned):
         if isinstance(rows, SparseRows) and not np.isnan(rows.data).any():
             return X
         found = rows.dense(rows_dtype(rows))
+        if view.trust is not None:
+            unpredicted = unpredicted_notice(view.trust.explained, np.asarray(np.isnan(found).any(axis=0)))
+            self._said.give("unpredicted", unpredicted, UserWarning, 3)
         return put_back(X, found, filled(view, found))
 
     def inverse_transform(self, X: ArrayLike) -> Any:

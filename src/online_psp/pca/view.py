@@ -9,6 +9,7 @@ from scipy.linalg import qr
 
 from online_psp.engine.finite import check_learned
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.fill import Trust
 from online_psp.pca.model import Model, Robust
 from online_psp.pca.principal import deviations, flip_signs, principal, total_variance
 from online_psp.pca.settings import Settings
@@ -40,7 +41,7 @@ class View(NamedTuple):
     signals: int
     known: Floats | None = None
     """(D,): weight of the observed values of each feature; None if none was ever missing."""
-    slopes: Floats | None = None
+    trust: Trust | None = None
     """(D,): what predictions of missing values are multiplied by, from 0 to 1."""
     robust: Robust | None = None
 
@@ -78,7 +79,7 @@ def view_of(model: Model, settings: Settings, exact: bool) -> View:
         exact,
         model.signals,
         model.known,
-        None if model.trust is None else model.trust.slopes,
+        model.trust,
         model.robust,
     )
 

@@ -109,7 +109,7 @@ def test_the_first_rows_give_their_directions_whatever_is_missing(D: int, rank: 
     missing: float | Floats
     for missing, limit in ((0.3, 0.05), (share, 0.2)):
         holed, observed = spoiled(rows, missing, rng)
-        directions, variances, _ = first_directions(holed, observed, np.full(600, 1 / 600), rank)
+        directions, variances, _ = first_directions(holed, observed, np.full(600, 1 / 600), rank, rank)
         assert subspace_error(directions[:3].T, truth.T) < limit
         assert (np.diff(variances) <= 0).all()
 
@@ -118,8 +118,8 @@ def test_leading_directions_of_many_features_are_those_of_the_matrix() -> None:
     rows, _, rng = spiked(300, 150, 3, 5)
     holed, observed = spoiled(rows, 0.4, rng)
     weights = np.full(300, 1 / 300)
-    made = first_directions(holed, observed, weights, 12)[2]
-    directions, variances = leading_of_filled(made, 12)
+    made = first_directions(holed, observed, weights, 12, 12)[2]
+    directions, variances = leading_of_filled(made, 12, 12, np.zeros((0, holed.shape[1])), np.zeros(0))
     whole = np.linalg.eigvalsh((made.rows.T * made.weights) @ made.rows - np.diag(made.apart))[::-1]
     np.testing.assert_allclose(variances[:3], whole[:3], rtol=1e-6)
     np.testing.assert_allclose(variances, whole[:12], rtol=0.1)
@@ -131,11 +131,11 @@ def test_rows_without_any_value_and_features_that_do_not_vary() -> None:
     rows[:, 4] = 0.0
     holed, observed = spoiled(rows, 0.3, rng)
     holed[5], observed[5] = 0.0, False
-    directions, _, made = first_directions(holed, observed, np.full(60, 1 / 60), 6)
+    directions, _, made = first_directions(holed, observed, np.full(60, 1 / 60), 6, 6)
     assert np.isfinite(made.rows).all()
     assert np.isfinite(directions).all()
     np.testing.assert_array_equal(made.rows[5], 0.0)
-    none = first_directions(np.zeros((10, 20)), observed[:10], np.full(10, 0.1), 6)
+    none = first_directions(np.zeros((10, 20)), observed[:10], np.full(10, 0.1), 6, 6)
     assert none[0].shape == (0, 20)
     assert np.isfinite(fill(*none[:2], np.zeros(20), none[2].trust, holed, observed, np.full(60, 1 / 60)).rows).all()
 

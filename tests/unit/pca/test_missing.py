@@ -123,6 +123,7 @@ def test_rows_with_nothing_teach_nothing_and_features_never_seen_are_said() -> N
             assert np.allclose(never.impute(H[:3, :D])[:, 7], 0.0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*are not predicted by the others")
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from([3, 30, 80]), st.floats(0.05, 1.0), st.sampled_from(["values", "rows", "columns", "stretch"]))
 def test_holes_of_any_shape_give_a_finite_model(seed: int, D: int, share: float, pattern: str) -> None:
@@ -212,6 +213,7 @@ def test_sparse_rows_count_what_was_observed_before_them() -> None:
     assert np.allclose(sparse.mean_[3], H[600:, 3].mean())
 
 
+@pytest.mark.filterwarnings("ignore:.*are not predicted by the others")
 def test_in_sparse_rows_absent_is_zero_and_nan_is_missing() -> None:
     rng = np.random.default_rng(0)
     X = np.where(rng.random((500, 80)) < 0.1, rng.standard_normal((500, 80)) + 2.0, 0.0)
@@ -299,3 +301,14 @@ def test_fit_next_gives_coordinates_of_rows_with_holes(D: int) -> None:
     model = OnlinePCA(3, missing="impute").partial_fit(H[:560])
     Y = np.array([model.fit_next(x) for x in H[560:]])
     assert np.abs(Y - model.transform(X[560:])).max() < 0.1 * np.abs(Y).max()
+
+
+def test_features_that_the_others_do_not_predict_are_named_once() -> None:
+    rng = np.random.default_rng(31)
+    X = rng.standard_normal((2000, 2)) @ rng.standard_normal((2, 20)) + 0.1 * rng.standard_normal((2000, 20))
+    X[:, 7] = rng.standard_normal(2000)
+    H = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    model = OnlinePCA(2, missing="impute").fit(H)
+    with pytest.warns(UserWarning, match=r"columns 7\) are not predicted"):
+        model.impute(H)
+    model.impute(H)  # a second warning would be an error
