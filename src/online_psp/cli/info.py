@@ -121,7 +121,7 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
             error / (variance or 1.0)
             for error, variance in zip(facts["explained_variance_error"], facts["explained_variance"], strict=True)
         ]
-        console.print(_scree(facts["explained_variance_ratio"], errors, max(8, console.width - 44)), markup=False)
+        console.print(_scree(facts["explained_variance_ratio"], errors, max(8, console.width - 43)), markup=False)
 
 
 def _scree(ratios: list[float], errors: list[float], width: int) -> str:
@@ -132,7 +132,7 @@ def _scree(ratios: list[float], errors: list[float], width: int) -> str:
         total += ratio
         if i < _BARS or i == len(ratios) - 1:
             bar = "#" * round(width * ratio / largest)
-            lines.append(f"{i + 1:>5} {100 * ratio:7.3f} +- {100 * ratio * errors[i]:6.3f} % {100 * total:8.3f} %  {bar}")
+            lines.append(f"{i + 1:>5} {100 * ratio:7.3f} ± {100 * ratio * errors[i]:6.3f} % {100 * total:8.3f} %  {bar}")
         elif i == _BARS:
             lines.append("    ...")
     return "\n".join(lines)

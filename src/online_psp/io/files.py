@@ -115,7 +115,8 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[Path]:
         with unbroken():
             descriptor = _take(lock, os.fspath(path))
         for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):  # of a killed run
-            left.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                left.unlink()
         yield target
     finally:
         if descriptor is not None:
