@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,8 +19,7 @@ from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.model import Covariance, Model, empty_model
 from online_psp.pca.settings import check_settings
 
-_KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
-_NAMES: dict[Any, tuple[str, ...]] = {}
+_KEPT_OUT = ("dtype", "random_state", "reference")  # stored by its name; may be of any type, and have no effect
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
@@ -48,7 +46,7 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
 
 def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the JSON values of a model, which does not change."""
-    parameters = {name: _plain(getattr(model, name), name) for name in _parameter_names(type(model)) if name != "dtype"}
+    parameters = {name: _plain(value, name) for name, value in model.get_params().items() if name not in _KEPT_OUT}
     parameters["dtype"] = None if model.dtype is None else np.dtype(model.dtype).name
     values: dict[str, Any] = {"parameters": parameters, "fitted": hasattr(model, "_state")}
     if not values["fitted"]:
@@ -74,25 +72,12 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, values
 
 
-def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
-    """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long, so they are remembered."""
-    if cls not in _NAMES:
-        _NAMES[cls] = tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
-    return _NAMES[cls]
-
-
 def _plain(value: Any, name: str) -> Any:
     """The JSON form of a parameter."""
-    if value is None or type(value) in (bool, str, int, float):
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":  # a timedelta64 is no number of rows
+        value = value.item()
+    if value is None or isinstance(value, bool | str | int | float):
         return value
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
     if name == "half_life":
         return f"{check_half_life(value)[0]}s"  # type: ignore[index]
     raise TypeError(f"A model whose {name} is {value!r} cannot be saved: it is neither a number nor text.")
