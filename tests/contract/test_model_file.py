@@ -110,6 +110,9 @@ def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
     assert list(loaded.feature_names_in_) == list("abcdef")
     assert loaded.n_components == 0.8
     np.testing.assert_array_equal(loaded.transform(frame), model.transform(frame))
+    timed = OnlinePCA(2, half_life=np.timedelta64(5_000_000_000, "ns"))
+    timed.save(tmp_path / "timed.psp")
+    assert OnlinePCA.load(tmp_path / "timed.psp").half_life == "5.0s"
     new = OnlinePCA(7)
     new.save(tmp_path / "new.psp")
     assert not OnlinePCA.load(tmp_path / "new.psp").__sklearn_is_fitted__()
