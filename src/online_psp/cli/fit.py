@@ -228,15 +228,10 @@ def _stopped(asked: _Asked, begun: Any) -> CommandError:
 
 def _left(asked: _Asked, begun: Any) -> str:
     """What the output holds after bad data or a full disk, for the error message."""
-    if begun.saving.last is None and asked.mode == "new":
+    place = begun.saving.place
+    if place is None:
         return f" {asked.output} is what it was before this run." if asked.output.exists() else ""
-    from online_psp.io import runs
-
-    try:
-        kept = runs.reopen(asked.output)
-    except (ValueError, OSError):
-        return ""
-    return f" The last checkpoint, {asked.output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
+    return f" The last checkpoint, {asked.output}, holds the run up to epoch {place[0] + 1}, row {place[1]}."
 
 
 def _report(asked: _Asked, run: Any, seconds: float) -> None:

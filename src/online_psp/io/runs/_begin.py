@@ -94,6 +94,8 @@ def begin(task: Task) -> Iterator[Begun]:
                 "learns a source on top of it."
             )
         earlier = reopen(task.path, update=task.mode == "update") if present and task.mode != "new" else None
+        if earlier is not None and earlier.identity:
+            saving.place = earlier.epoch, earlier.row
         missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
         reading = _reading(task, earlier)
         source = task.open({**reading, **holes_for(missing)})

@@ -36,12 +36,14 @@ class Saving:
         self.path, self.timer = path, Timer(every)
         self.last: float | None = None
         """Monotonic time of this run's last checkpoint; None before the first."""
+        self.place: tuple[int, int] | None = None
+        """Epoch and row of the run that the file holds; None if it holds none."""
 
     def save(self, run: Run) -> None:
         """Write a checkpoint, whatever signals come."""
         with unbroken():
             checkpoint(run, self.path)
-        self.last = time.monotonic()
+        self.last, self.place = time.monotonic(), (run.epoch, run.row)
         self.timer.reset()
 
 
