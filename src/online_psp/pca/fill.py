@@ -84,6 +84,8 @@ class Trust(NamedTuple):
     """Of the predictions."""
     values: Annotated[Floats, "D"]
     """Squares of the values."""
+    noises: Annotated[Floats, "D"]
+    """Likely multiple of the noise where rows lack the feature, from the last block that lacked it wholly; 1 before there was one."""
 
     @property
     def slopes(self) -> Floats:
@@ -96,6 +98,15 @@ class Trust(NamedTuple):
         """Share of the variance of each feature that predictions explain, (D,); 1 where nothing is known."""
         size = self.squares * self.values
         return np.where(size > 0, np.maximum(self.products, 0.0) ** 2 / np.where(size > 0, size, 1.0), 1.0)
+
+    def plus(self, other: Trust) -> Trust:
+        """That of two streams."""
+        noises = np.maximum(self.noises, other.noises)
+        return Trust(self.products + other.products, self.squares + other.squares, self.values + other.values, noises)
+
+    def scaled(self, factor: float) -> Trust:
+        """That of values multiplied by a factor."""
+        return Trust(factor**2 * self.products, factor**2 * self.squares, factor**2 * self.values, self.noises)
 
 
 class Solved(NamedTuple):
@@ -123,7 +134,7 @@ class Filled(NamedTuple):
 
 def no_trust(D: int) -> Trust:
     """Nothing is known of predictions yet."""
-    return Trust(np.zeros(D), np.zeros(D), np.zeros(D))
+    return Trust(np.zeros(D), np.zeros(D), np.zeros(D), np.ones(D))
 
 
 def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
@@ -324,8 +335,10 @@ def fill(
     some = seen > 0
     share = seen / np.maximum(seen + lost, _TINY)
     model = gaussian(directions, variances, float(variance.sum()), typical_share(observed))
+    noises = trust.noises
     if not some.all():
-        model = model._replace(noise=model.noise * _excess(model, rows, some, weights))
+        noises = np.where(some, noises, _excess(model, rows, some, weights))
+        model = model._replace(noise=model.noise * noises[~some][0])
     solved = solve(model, rows, observed, weights)
     along = solved.z * model.lengths
     expected = matmul(along, model.directions)
@@ -333,11 +346,16 @@ def fill(
     left_out = np.where(observed, (rows - expected) / (1.0 - leverage), 0.0)  # x − o
     predicted = np.where(observed, rows - left_out, 0.0)
     fade = _FADE**share
-    sums = weights @ (rows * predicted), weights @ (predicted * predicted), weights @ (rows * rows)
-    trust = Trust(*(fade * before + added for before, added in zip(trust, sums, strict=True)))
+    squares = weights @ (rows * rows)
+    trust = Trust(
+        fade * trust.products + weights @ (rows * predicted),
+        fade * trust.squares + weights @ (predicted * predicted),
+        fade * trust.values + squares,
+        noises,
+    )
     slopes = np.where(some, trust.slopes, 1.0)
     divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
-    squares = np.where(some, (1.0 + divided) * sums[2], total * variance)
+    squares = np.where(some, (1.0 + divided) * squares, total * variance)
     divided = np.minimum(divided, max(1.0 / max(least * float(np.median(share)), _TINY) - 1.0, 0.0))
     filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
     spread = _spread(model, total * solved.posterior, ~some)

@@ -14,7 +14,7 @@ from online_psp.engine.libraries import Library, namespace_of, to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.fill import Expected, Gaussian, expect, gaussian
+from online_psp.pca.fill import Expected, Gaussian, expect, gaussian, no_trust
 
 if TYPE_CHECKING:
     from online_psp.pca.view import View
@@ -72,13 +72,16 @@ def _centred(view: View, rows: Floats) -> Floats:
 
 def filled(view: View, X: Array) -> Array:
     """Rows, (n, D), with what the model expects in place of NaN; observed values do not change."""
-    model, full = gaussian_of(view), X.copy()
-    slopes = 1.0 if view.trust is None else view.trust.slopes
+    model, full, trust = gaussian_of(view), X.copy(), view.trust or no_trust(X.shape[1])
     for at, rows in _parts(X):
-        found = slopes * expected(view, model, rows).rows
+        missing, found = np.isnan(rows), np.empty_like(rows)
+        multiples = 2.0 ** np.round(missing @ np.log2(trust.noises) / missing.sum(axis=1))
+        for multiple in np.unique(multiples):
+            alike = multiples == multiple
+            found[alike] = trust.slopes * expected(view, with_noise(model, view.variances, multiple * model.noise), rows[alike]).rows
         if view.deviations is not None:
             found = found * view.deviations
-        full[at] = np.where(np.isnan(rows), found + view.mean, rows)
+        full[at] = np.where(missing, found + view.mean, rows)
     return full
 
 

@@ -10,7 +10,6 @@ from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Floats
 from online_psp.pca import few
 from online_psp.pca.directions import leading_of_rows
-from online_psp.pca.fill import Trust
 from online_psp.pca.gross import Guard
 from online_psp.pca.groups import common
 from online_psp.pca.learn import learn
@@ -62,7 +61,7 @@ def _merged(one: Model, two: Model, settings: Settings) -> Model:
         variance=variance,
         known=known,
         groups=None if one.groups is None and two.groups is None else common(_groups(one), _groups(two)),
-        trust=two.trust if one.trust is None else one.trust if two.trust is None else Trust(*map(np.add, one.trust, two.trust)),
+        trust=two.trust if one.trust is None else one.trust if two.trust is None else one.trust.plus(two.trust),
         robust=_merged_robust(one, two, shares, settings),
         faintest=min(one.faintest or two.faintest, two.faintest or one.faintest),
     )
@@ -137,7 +136,7 @@ def _in_unit(model: Model, unit: float) -> Model:
         losses = losses._replace(lost=losses.lost * factor**2, mean=losses.mean * factor, variance=losses.variance * factor**2)
         robust = Robust(guard, losses)
     if trust is not None and raw:
-        trust = Trust(*(factor**2 * sums for sums in trust))
+        trust = trust.scaled(factor)
     return model._replace(
         robust=robust,
         trust=trust,
