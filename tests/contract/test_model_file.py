@@ -259,6 +259,17 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
         OnlinePCA.load(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["model.mean", "model.basis", "buffer.rows"])
+def test_shapes_must_go_together(tmp_path: Path, name: str) -> None:
+    """Compiled kernels do not look where an array ends."""
+    path = tmp_path / "m.psp"
+    OnlinePCA(3, oversample=3).fit(rows(450, 70)).save(path)
+    found = model_file.read(path)
+    model_file.write(path, found._replace(arrays={**found.arrays, name: found.arrays[name][..., :-1]}))
+    with pytest.raises(ModelFileError, match="cannot be used as a model"):
+        OnlinePCA.load(path)
+
+
 # Files of this format, written once, still load and go on
 
 

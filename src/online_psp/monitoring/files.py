@@ -69,15 +69,16 @@ def _from_state(arrays: dict[str, Array], values: dict[str, Any], cls: type[M], 
     if on_drift is not None:
         given["on_drift"] = on_drift
     monitor = cls(pca_from_state(under(arrays, "model"), values["model"], OnlinePCA), **given)
+    D = getattr(monitor.model, "n_features_in_", 0)
     monitor.n_rows, monitor.n_left_out, monitor._last_time, monitor._places, monitor._judge = unflatten(
-        _Learned, under(arrays, "learned"), values["learned"]
+        _Learned, under(arrays, "learned"), values["learned"], {"D": D}
     )
     monitor._limits = monitor._judge.limits(monitor.alpha)
     if "charts" in values:
-        monitor._charts = unflatten(ChartState, under(arrays, "charts"), values["charts"])
+        monitor._charts = unflatten(ChartState, under(arrays, "charts"), values["charts"], {"D": D})
     monitor.alarms = [_alarm(*entry) for entry in values["alarms"]]
     recent = under(arrays, "recent")
-    monitor._recent.restore(rows_of(recent, getattr(monitor.model, "n_features_in_", 0)), recent.get("times"))
+    monitor._recent.restore(rows_of(recent, D), recent.get("times"))
     return monitor
 
 

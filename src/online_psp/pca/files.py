@@ -91,7 +91,7 @@ def pca_from_state(arrays: Mapping[str, Array], values: Mapping[str, Any], cls: 
         return model
     known = {name: values[name] for name in ("D", "share", "rank", "shown")}
     settings = replace(settings, working=np.dtype(values["dtype"]), **known)
-    learned = unflatten(Model, under(arrays, "model"), values["model"])
+    learned = unflatten(Model, under(arrays, "model"), values["model"], {"D": settings.D})
     if values["feature_names"] is not None:
         model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
     model.n_features_in_ = settings.D
