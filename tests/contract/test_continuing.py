@@ -23,7 +23,7 @@ K, N = 3, 700
 
 
 def allowed(row: Row) -> bool:
-    return row["center"] or not row["standardize"]
+    return (row["center"] or not row["standardize"]) and (row["window"] is None or row["half_life"] is None)
 
 
 TABLE = pairs(
@@ -35,6 +35,7 @@ TABLE = pairs(
         "standardize": (False, True),
         "center": (True, False),
         "half_life": (None, 150.0, "20min"),
+        "window": (None, 45, 340),
         "axes": ("principal", "stable"),
         "dtype": (None, "float32"),
         "oversample": (None, 2),

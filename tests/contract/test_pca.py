@@ -161,6 +161,8 @@ def test_merged_models_have_seen_all_streams(n: int, D: int, parts: int, toleran
         ({"robust": True}, {}, "robust"),
         ({"half_life": 60}, {"half_life": 60}, "forget by rows"),
         ({"half_life": 60}, {"half_life": 50}, "half-li"),
+        ({"window": 60}, {}, "window"),
+        ({}, {"window": 60}, "window"),
     ],
 )
 def test_models_that_cannot_be_merged(mine: dict[str, Any], theirs: dict[str, Any], word: str) -> None:
@@ -207,6 +209,8 @@ def test_what_is_merged_is_fitted_to_the_same_features() -> None:
         ("half_life", -1, ValueError),
         ("half_life", float("nan"), ValueError),
         ("half_life", "10 parsecs", ValueError),
+        ("window", 1, ValueError),
+        ("window", 10.0, TypeError),
         ("half_life", "1M", ValueError),  # months, or minutes?
         ("half_life", np.timedelta64(1, "M"), ValueError),
     ],
@@ -219,7 +223,8 @@ def test_bad_parameters_are_named_before_anything_is_learned(name: str, value: A
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("center", False), ("oversample", 3), ("half_life", 10.0), ("dtype", "float32"), ("missing", "impute")]
+    ("name", "value"),
+    [("center", False), ("oversample", 3), ("half_life", 10.0), ("window", 9), ("dtype", "float32"), ("missing", "impute")],
 )
 def test_what_learning_depends_on_is_fixed_at_the_first_row(name: str, value: Any) -> None:
     X = wide(400)

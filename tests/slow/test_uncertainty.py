@@ -13,6 +13,7 @@ from online_psp import OnlinePCA
 from online_psp.datasets import load
 from online_psp.engine.types import Array
 from online_psp.metrics import subspace_error
+from online_psp.monitoring import spe, t2
 from tests.unit.pca.test_uncertainty import spiked
 
 SEEDS = 3
@@ -72,6 +73,23 @@ def test_forgetting_weights_merging_and_holes() -> None:
 
     settings = itertools.product([100, 400], [0.02, 0.1], ways)
     compare({f"{name} D={D} rho={rho}": case(D, rho, ways[name]) for D, rho, name in settings})
+
+
+@pytest.mark.parametrize("freedom", [5, 8, 20])
+@pytest.mark.parametrize("D", [60, 200, 600])
+def test_heavy_tails(D: int, freedom: int) -> None:
+    """Expected errors are too small; the products of T² and SPE of the rows say by how much (docs/start.md)."""
+    found = []
+    for seed in range(SEEDS):
+        X, U = spiked(D, 8, 4000, 0.1, seed)
+        X /= np.sqrt(np.random.default_rng(seed).chisquare(freedom, (len(X), 1)) / freedom)
+        model = OnlinePCA(8).fit(X)
+        inside, outside = t2(model, X), spe(model, X)
+        together = np.sqrt(np.mean(inside * outside) / (inside.mean() * outside.mean()))
+        found.append((model.subspace_error_, together * model.subspace_error_, subspace_error(model.components_.T, U)))
+    expected, corrected, measured = np.mean(found, axis=0)
+    print(f"t({freedom}) D={D}: expected {expected:.4f}, with rows {corrected:.4f}, measured {measured:.4f}")
+    assert corrected == pytest.approx(measured, rel=0.25)
 
 
 @pytest.mark.usefixtures("data_home")

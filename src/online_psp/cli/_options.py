@@ -133,6 +133,7 @@ SETTINGS: dict[str, Option] = {
     "axes": Option(str, "principal, or stable for axes that change smoothly over time.", convert=_one_of("principal", "stable")),
     "center": Option(bool, "Subtract the mean, which is learned along the way."),
     "oversample": Option(int, "Directions to keep beyond the components; K + 32 by default.", least=0),
+    "window": Option(int, "Forget: number of rows, the newest ones, that count.", least=2),
     "whiten": Option(bool, "Scale scores to unit variance."),
 }
 

@@ -52,6 +52,7 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
             "explained_variance_error": model.explained_variance_error_.tolist(),
             "subspace_error": model.subspace_error_,
             "component_errors": model.component_errors_.tolist(),
+            "effective_rows": model.kish_samples_,
             "not_told_apart": [[first + 1, last + 1] for first, last in model.not_told_apart_],
             "noise_variance": model.noise_variance_,
         }
@@ -87,7 +88,9 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
         table.add_row("error", f"{facts['subspace_error']:.2g} expected, to the population's subspace (0 is equal, 1.41 orthogonal)")
         if runs := facts["not_told_apart"]:
             told = ", ".join(f"{first} and {last}" if last == first + 1 else f"{first} to {last}" for first, last in runs[:_RUNS])
-            table.add_row("not told apart", f"components {told}{', …' if len(runs) > _RUNS else ''}")
+            more = ", …" if len(runs) > _RUNS else ""
+            rows = f"{facts['effective_rows']:,.0f} rows: their axes may be any of their span"
+            table.add_row("not told apart", f"components {told}{more} by {rows}")
     if "feature_names" in facts:
         shown = ", ".join(facts["feature_names"][:_NAMES]) + (", …" if len(facts["feature_names"]) > _NAMES else "")
         table.add_row("columns", plain(shown))

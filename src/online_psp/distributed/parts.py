@@ -45,6 +45,8 @@ class Columns(NamedTuple):
 
 def check_half_life(model: OnlinePCA) -> None:
     """Raise a ValueError if a model forgets by rows: rows of different partitions have no order."""
+    if model.window is not None:
+        raise ValueError("Partitions have no order, so there is no window of rows: leave window out, or give half_life a time.")
     if isinstance(model.half_life, numbers.Real):
         raise ValueError("Partitions have no order, so half_life must be a time, such as '10min', and every row needs one (times=).")
 

@@ -16,6 +16,13 @@ _SETTLED_ROWS = 200  # rows of equal weight before drift is looked for
 _SETTLED_LIVES = 4.25  # half-lives after which a model has nine tenths of the effective rows that it will ever have
 
 
+def half_life_of(model: OnlinePCA) -> HalfLife | None:
+    """The half-life of a model; with a window, that which has as many effective rows."""
+    if model.window is None:
+        return check_half_life(model.half_life)
+    return check_half_life(0.5 * math.log(2.0) * model.window)
+
+
 class Memory(NamedTuple):
     """How fast a model forgets."""
 
@@ -24,13 +31,13 @@ class Memory(NamedTuple):
     @classmethod
     def of(cls, model: OnlinePCA) -> Self:
         """The memory of a model; raises a ValueError if it is too short to judge rows by."""
-        memory = cls(check_half_life(model.half_life))
+        memory = cls(half_life_of(model))
         wanted: Any = model.n_components
         needed = rows_needed(wanted if isinstance(wanted, int) else 0)
         if memory.remembered <= needed:
             raise ValueError(
-                f"half_life={model.half_life} remembers only as much as {memory.remembered:.0f} rows of equal weight; to score rows "
-                f"a monitor needs {needed}; take a longer half-life."
+                f"{'half_life' if model.window is None else 'window'}={model.half_life or model.window} remembers only as much as "
+                f"{memory.remembered:.0f} rows of equal weight; to score rows a monitor needs {needed}; take a longer one."
             )
         return memory
 

@@ -21,13 +21,13 @@ from online_psp.monitoring.charts import ChartState, Found
 from online_psp.monitoring.diagnosis import diagnose
 from online_psp.monitoring.judge import Judge
 from online_psp.monitoring.limits import SpeMoments, check_alpha
-from online_psp.monitoring.memory import Memory, Places
+from online_psp.monitoring.memory import Memory, Places, half_life_of
 from online_psp.monitoring.recent import Recent, native
 from online_psp.monitoring.results import Alarm, Update, unknown
 from online_psp.monitoring.scores import Snapshot
 from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
-from online_psp.pca.forgetting import check_half_life, check_times
+from online_psp.pca.forgetting import check_times
 
 _REFRESH = 64  # most rows between two places at which the model is read
 _RECENT = 256  # rows to start anew from
@@ -202,9 +202,8 @@ class Monitor:
 
     def _checked(self, X: ArrayLike) -> AnyRows:
         """Check rows; raises an error, before anything has changed, if one of them cannot be learned."""
-        if check_half_life(self.model.half_life) != self._memory.half_life:
-            was = None if self._memory.half_life is None else self._memory.half_life.length
-            raise ValueError(f"half_life of the model was {was} and is {self.model.half_life} now; set it back.")
+        if half_life_of(self.model) != self._memory.half_life:
+            raise ValueError("half_life or window of the model has changed since the monitor began: set it back, or make a new Monitor.")
         begun = self.model.__sklearn_is_fitted__()
         rows = check_rows(
             self.model if begun else clone(self.model),
@@ -212,6 +211,8 @@ class Monitor:
             None if self.model.dtype is None else np.dtype(self.model.dtype).name,
             reset=not begun,
         )
+        if self._judge.seen is not None and len(self._judge.seen.mean) != rows.D:
+            raise ValueError("The model has more features than the monitor has charts for: begin a new Monitor after add_features.")
         self._check_values(rows)
         return rows
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,8 +27,9 @@ from online_psp.engine.types import Array
 from online_psp.pca.axes import check_reference
 from online_psp.pca.buffer import Buffer, block_of
 from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
+from online_psp.pca.features import check_names, wider_rows, with_features
 from online_psp.pca.forgetting import check_times, decays_of
-from online_psp.pca.learn import learn, unit_of
+from online_psp.pca.learn import unit_of
 from online_psp.pca.merge import merge
 from online_psp.pca.model import Model, empty_model
 from online_psp.pca.next import Next
@@ -37,6 +38,7 @@ from online_psp.pca.settings import Settings, check_settings
 from online_psp.pca.units import unit_for
 from online_psp.pca.using import Usable
 from online_psp.pca.view import View, view_of
+from online_psp.pca.window import learn, rows_left, whole
 
 
 class State(NamedTuple):
@@ -89,6 +91,10 @@ class OnlinePCA(Usable):
         for the same: with f the share of a new row and h the half-life in rows, ``f = 1 − 2^(−1/h)``; pandas' ``alpha = f``,
         ``com = 1/f − 1``, ``span = 2/f − 1``; R's onlinePCA calls it f; river's fading factor is ``1 − f``; proSVD's decay after a block of
         b rows is ``(1 − f)^(b/2)``, because it decays singular values.
+    window : int, optional
+        Number of rows that count, the newest ones, in place of `half_life`: rows before them are forgotten altogether. The weights of the
+        window sum to this number. Its edge is sharp each time another sixteenth of it has come; in between, the oldest rows, up to a
+        sixteenth more, share what is left. The model takes 18 times the memory.
     axes : {"principal", "stable"}
         Stable axes span the same subspace, turned to be as near as possible to those shown before, so that coordinates of a point move
         smoothly even when variances cross. Coordinates along them are correlated: see `scores_covariance_`.
@@ -168,6 +174,7 @@ class OnlinePCA(Usable):
         standardize: bool = False,
         whiten: bool | str = False,
         half_life: Any = None,
+        window: int | None = None,
         axes: str = "principal",
         reference: ArrayLike | None = None,
         missing: str = "error",
@@ -185,6 +192,7 @@ class OnlinePCA(Usable):
         self.standardize = standardize
         self.whiten = whiten
         self.half_life: Any = half_life
+        self.window: Any = window
         self.axes = axes
         self.reference = reference
         self.missing = missing
@@ -363,7 +371,7 @@ class OnlinePCA(Usable):
         """What `fit_next` needs for the next sample: the axes, as of the last block, or as of some of the first rows."""
         settings, model, buffer, _ = self._state
         with suited_threads(settings.rank * settings.D):
-            seen = model
+            seen = whole(model, settings)
             if not model.seen:
                 rows = _reading(buffer.n)[0]
                 seen = learn(model, block_of(buffer.rows(rows), buffer.weights[:rows], buffer.decays[:rows]), settings)
@@ -379,6 +387,47 @@ class OnlinePCA(Usable):
         due = due if self._onlooker is None else min(due, buffer.n + _TOLD_EVERY)
         timed = settings.half_life is not None and settings.half_life.in_time
         return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit, view)
+
+    @worded
+    def add_features(self, names: Sequence[str] | int) -> Self:
+        """Continue with more features, which come after those so far: new words of a vocabulary, new sensors.
+
+        Rows so far have been zero in them; or, with ``missing="impute"``, these values are missing. Components are longer from now on, and
+        all later rows have the new features.
+
+        Parameters
+        ----------
+        names : list of str, or int
+            Names of the new features, if the others have names; else their number.
+        """
+        check_is_fitted(self)
+        with self._lock:
+            settings, model, buffer, last = self._checked_state()
+            known = getattr(self, "feature_names_in_", None)
+            count = check_names(names, known)
+            if not count:
+                return self
+            self._tell_open(buffer)
+            wanted: Any = settings.share
+            if wanted is None and self.n_components is not None:
+                wanted = settings.shown
+            if (settings.missing == "impute" or settings.robust) and buffer.n:  # a block of both kinds of rows would be hard to judge
+                model = learn(model, buffer.block(), settings)
+                buffer = empty_buffer(settings, model)
+            settings = settings.begun(wanted, settings.D + count, settings.working)
+            model, rows = with_features(model, count, settings), wider_rows(buffer, count, settings)
+            state = State(settings, model, empty_buffer(settings, model), last)
+            block = rows, buffer.weights[: buffer.n], buffer.decays[: buffer.n]
+            if buffer.n >= state.buffer.room:
+                model = learn(model, block_of(*block), settings)
+                state = State(settings, model, empty_buffer(settings, model), last)
+            elif buffer.n:
+                state.buffer.add(*block)
+            self._state, self._next, self._told = state, None, state.buffer.n
+            self.n_features_in_ = settings.D
+            if known is not None:
+                self.feature_names_in_ = np.append(known, np.asarray(names, dtype=object))
+        return self
 
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.
@@ -459,7 +508,7 @@ class OnlinePCA(Usable):
 
     def _say_gross(self, model: Model) -> None:
         """Warn if gross rows have lost more weight than may pass without a word; again if it has been less meanwhile."""
-        if model.robust is not None:
+        if model.robust is not None and model.window is None:  # a piece of a window is no judge
             self._said.give_while("gross", gross_notice(model.robust.losses.gross_share(model.weight)))
 
     def _fitted(self) -> State:
@@ -471,10 +520,8 @@ class OnlinePCA(Usable):
     def _now(self) -> Model:
         """The model with the rows of the open block."""
         settings, model, buffer, _ = self._fitted()
-        if not buffer.n:
-            return model
         with suited_threads(settings.rank * settings.D):
-            return learn(model, buffer.block(), settings)
+            return whole(learn(model, buffer.block(), settings) if buffer.n else model, settings)
 
     def _view(self) -> View:
         """What the model shows, cached until more is learned."""
@@ -484,6 +531,8 @@ class OnlinePCA(Usable):
                 with suited_threads(settings.rank * settings.D):
                     now = self._now()
                     view = view_of(now, settings, settings.few or not model.seen)
+                if model.window is not None:
+                    self._say_gross(now)
                 buffer.read = buffer.n, view
                 self._said.on_reading(now, view, settings)
             return buffer.read[1]  # type: ignore[no-any-return]
@@ -546,9 +595,8 @@ _NOT_KEPT = ("_own_lock", "_onlooker", "_next", "_told", "_parameters_seen")
 def empty_buffer(settings: Settings, model: Model) -> Buffer:
     """The buffer of the next block."""
     kept = settings.rank if settings.share is None else len(model.variances)
-    return Buffer(
-        settings.block_rows(kept, not model.seen), settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0])
-    )
+    room = settings.block_rows(kept, not model.seen, rows_left(model, settings))
+    return Buffer(room, settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0]))
 
 
 def _reading(n: int) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def learn(model: Model, block: Block, settings: Settings) -> Model:
     after = _learn_partly(model, block, X, observed, settings) if partly else _learn_whole(model, block, X, settings)
     if judged is not None:
         after = after._replace(robust=noted(model, after, judged, block.keep, settings))
-    return _with_axes(with_signals(after, settings) if after.few else after, settings)
+    return with_axes(with_signals(after, settings) if after.few else after, settings)
 
 
 def _has_holes(model: Model, rows: SparseRows | ArrayRows, settings: Settings) -> bool:
@@ -67,7 +67,7 @@ def _learn_whole(model: Model, block: Block, X: Array, settings: Settings) -> Mo
         wanted = min(settings.shown, after.seen - 1)
         return after._replace(covariance=few.with_rows(model.covariance, added.rows, added.keep, wanted))
     Z, squares = added.rows, added.squares
-    after = _with_scale(after, settings)
+    after = with_scale(after, settings)
     if after.scale is not None:
         Z = Z / after.scale.astype(Z.dtype)
         squares = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
@@ -80,7 +80,7 @@ def _learn_whole(model: Model, block: Block, X: Array, settings: Settings) -> Mo
 def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings: Settings) -> Model:
     """As `learn`, for rows with missing values, or after some."""
     after, added = partly_centred(model, block, X, observed, settings.center)
-    after = _with_scale(after, settings, 0.0)  # filling compares features, and wants them in present units
+    after = with_scale(after, settings, 0.0)  # filling compares features, and wants them in present units
     scale = deviations(after) if settings.standardize else np.ones(settings.D)
     shares, keep = block.left / after.weight, block.keep * model.weight / after.weight
     rows, variance = added.rows / scale, after.variance / scale**2
@@ -124,7 +124,7 @@ def _learn_compressed(model: Model, block: Block, rows: SparseRows | ArrayRows, 
         after, into = sparse_moments(model, block, rows, settings.center)
     else:
         after, into = array_moments(model, block, rows, settings.center)
-    after, keep = _with_scale(after, settings), block.keep * model.weight / after.weight
+    after, keep = with_scale(after, settings), block.keep * model.weight / after.weight
     if after.scale is not None:
         into = into.scaled(after.scale)
     basis: Any
@@ -143,10 +143,10 @@ def _learn_compressed(model: Model, block: Block, rows: SparseRows | ArrayRows, 
     check_learned(A, C, variances)
     moved = into.expanded(basis, A, C)
     after = after._replace(basis=None, turned=moved) if isinstance(moved, Turned) else after._replace(basis=moved, turned=None)
-    return _with_axes(_cut(after._replace(variances=variances), settings), settings)
+    return with_axes(_cut(after._replace(variances=variances), settings), settings)
 
 
-def _with_scale(after: Model, settings: Settings, most: float = _RESCALE) -> Model:
+def with_scale(after: Model, settings: Settings, most: float = _RESCALE) -> Model:
     """The model after a block, with the numbers that its features are divided by: as before, unless a deviation has moved too far."""
     if not settings.standardize:
         return after
@@ -205,7 +205,7 @@ def _cut(after: Model, settings: Settings) -> Model:
     return after._replace(basis=basis, turned=turned, variances=after.variances[:wanted])
 
 
-def _with_axes(after: Model, settings: Settings) -> Model:
+def with_axes(after: Model, settings: Settings) -> Model:
     """The model with its stable axes carried along, where these are asked for."""
     if settings.axes == "principal":
         return after

@@ -39,14 +39,16 @@ def merge(mine: State, theirs: State) -> tuple[Model, OpenRows | None, float | N
         weights = np.concatenate([left * block.left for block, left in parts])
         model = mine.model._replace(unit=mine.model.unit or theirs.model.unit)
         return model, (DenseRows(rows), weights, np.ones(len(rows))), last
-    one, two = (_weighing(_closed(state), left) for state, left in ((mine, mine_left), (theirs, theirs_left)))
+    one, two = (weighing(_closed(state), left) for state, left in ((mine, mine_left), (theirs, theirs_left)))
+    return with_signals(together(one, two, settings), settings), None, last
+
+
+def together(one: Model, two: Model, settings: Settings) -> Model:
+    """The model of the rows of both."""
+    unit = one.unit or two.unit
     if not two.weight or not one.weight:
-        return (one if one.weight else _in_unit(two, one.unit or two.unit)), None, last
-    return with_signals(_merged(one, _in_unit(two, one.unit or two.unit), settings), settings), None, last
-
-
-def _merged(one: Model, two: Model, settings: Settings) -> Model:
-    weight = one.weight + two.weight
+        return (one if one.weight else _in_unit(two, unit))._replace(seen=one.seen + two.seen)
+    two, weight = _in_unit(two, unit), one.weight + two.weight
     shares = (one.weight / weight, two.weight / weight)
     known = None if one.known is None and two.known is None else _known(one) + _known(two)
     part = shares[1] if known is None else np.divide(_known(two), known, out=np.zeros_like(known), where=known > 0)
@@ -54,7 +56,7 @@ def _merged(one: Model, two: Model, settings: Settings) -> Model:
     variance = (1.0 - part) * one.variance + part * two.variance + part * (1.0 - part) * step**2
     between = np.sqrt(part * (1.0 - part)) * step
     after = moved(one, part * step)._replace(
-        unit=one.unit or two.unit,
+        unit=unit,
         seen=one.seen + two.seen,
         weight=weight,
         squares=one.squares + two.squares,
@@ -107,7 +109,7 @@ def _closed(state: State) -> Model:
     return learn(state.model, state.buffer.block(), state.settings) if state.buffer.n else state.model
 
 
-def _weighing(model: Model, left: float) -> Model:
+def weighing(model: Model, left: float) -> Model:
     """A model whose weights have faded."""
     robust = model.robust
     if robust is not None:
@@ -157,6 +159,8 @@ def _check(mine: Settings, theirs: Settings) -> None:
         raise ValueError("A model that centres and one that does not cannot be merged.")
     if mine.standardize != theirs.standardize:
         raise ValueError("A model that standardises and one that does not cannot be merged.")
+    if mine.window is not None or theirs.window is not None:
+        raise ValueError("Models with a window cannot be merged: whose rows are older is not known.")
     if mine.half_life != theirs.half_life:
         raise ValueError("Models with different half-lives cannot be merged.")
     if mine.robust != theirs.robust:

@@ -82,6 +82,8 @@ class Model(NamedTuple):
     """Directions beyond noise, where that determines the number of components."""
     faintest: float = 0.0
     """Size of a typical row of the block whose rows were smallest; 0 while all rows are zero."""
+    window: Window | None = None
+    """The pieces of a window before this one."""
 
     @property
     def full_mean(self) -> Floats:
@@ -91,6 +93,21 @@ class Model(NamedTuple):
     def few(self) -> bool:
         """Whether the covariance of all features is kept."""
         return self.covariance is not None
+
+
+class Window(NamedTuple):
+    """The pieces of a window but for the newest, which is being learned; `seen` are the rows of each."""
+
+    start: int = 0
+    """Rows of the stream before the newest piece."""
+    old: tuple[Model, ...] = ()
+    """Sums of the older pieces: of all, of all but the oldest, …, the newest of them alone."""
+    new: tuple[Model, ...] = ()
+    """The newer pieces, oldest first."""
+    total: tuple[Model, ...] = ()
+    """Their sum, if there are any."""
+    signals: int = 0
+    """Directions beyond noise when the last piece was full."""
 
 
 class Block(NamedTuple):

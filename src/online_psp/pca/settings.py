@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -45,6 +46,7 @@ class Settings:
     dtype: str | None
     missing: str = "error"
     robust: bool = False
+    window: int | None = None
     # What follows from the first rows.
     share: float | str | None = None
     """What determines the number of components: the share of the variance that they are to explain, or a rule of `pca.signals`."""
@@ -102,14 +104,17 @@ class Settings:
         """Whether the covariance of all features is kept."""
         return self.D <= FEW * self.rank
 
-    def block_rows(self, rank: int, first: bool) -> int:
-        """Rows of the next block, if so many directions are kept."""
+    def block_rows(self, rank: int, first: bool, most: float = math.inf) -> int:
+        """Rows of the next block, if so many directions are kept; more than `most` only if gross rows could not be told otherwise."""
         least = 1 if not self.robust else LEAST_FIRST if first else LEAST_ROWS
+        return int(max(min(self._block_rows(rank, first), most), least))
+
+    def _block_rows(self, rank: int, first: bool) -> int:
         if self.block_size != "auto" and (self.few or not first):
-            return max(int(self.block_size), least)
+            return int(self.block_size)
         if self.few:
-            return max(CARRIED_ROWS if self.axes == "stable" else max(FEW_ROWS, self.D), least)
-        return max(FIRST_BLOCK * self.rank if first else BLOCK * rank, least)
+            return CARRIED_ROWS if self.axes == "stable" else max(FEW_ROWS, self.D)
+        return FIRST_BLOCK * self.rank if first else BLOCK * rank
 
 
 def _whole(value: Any, name: str, least: int, also: str = "") -> int:
@@ -166,6 +171,9 @@ def check_settings(estimator: Any) -> Settings:
         raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
         raise ValueError("reference holds stable axes near given ones: it needs axes='stable'.")
+    window = None if estimator.window is None else _whole(estimator.window, "window", 2, ", or None")
+    if window is not None and half_life is not None:
+        raise ValueError("window and half_life are two ways to forget: set one of them to None.")
     if estimator.dtype is not None:
         try:
             dtype = np.dtype(estimator.dtype)
@@ -186,4 +194,5 @@ def check_settings(estimator: Any) -> Settings:
         dtype=None if estimator.dtype is None else dtype.name,
         missing=estimator.missing,
         robust=robust,
+        window=window,
     )

@@ -210,6 +210,10 @@ class Contents:
             "holes": model.missing == "impute",
             "ratios": [_finite(each) for each in ratios[:_SCREE]],
             "variances": _packed(model.explained_variance_[:_SCREE]),
+            "errors": _packed(model.explained_variance_error_[:_SCREE]),
+            "span_error": model.subspace_error_,
+            "alike": [[first + 1, last + 1] for first, last in model.not_told_apart_],
+            "effective": model.kish_samples_,
             "pictures": None if shape is None else [_picture(each, shape) for each in shown],
             "loadings": None if shape is not None else [self._largest(each) for each in shown],
         }

@@ -12,6 +12,7 @@ import pytest
 from online_psp import OnlinePCA
 from online_psp.engine.types import Array
 from online_psp.metrics import subspace_error
+from online_psp.monitoring import spe, t2
 from tests.command import psp
 
 
@@ -48,6 +49,25 @@ def test_each_axis_and_those_that_cannot_be_told_apart() -> None:
     assert np.mean(close) >= 0.9
     assert model.subspace_error_ < 0.05, "their span is known"
     assert model.explained_variance_error_[0] == pytest.approx(9.0 * np.sqrt(2 / 2000), rel=0.1)
+
+
+@pytest.mark.parametrize("freedom", [5, 8])
+def test_heavy_tails_are_known_from_rows(freedom: int) -> None:
+    """As docs/start.md has it."""
+    pairs, variances, wrong = [], [], 0.0
+    for seed in range(6):
+        X, U = spiked(200, 8, 2000, 0.1, seed)
+        X /= np.sqrt(np.random.default_rng(seed).chisquare(freedom, (len(X), 1)) / freedom)
+        model = OnlinePCA(8).fit(X)
+        inside, outside = t2(model, X), spe(model, X)
+        together = np.sqrt(np.mean(inside * outside) / (inside.mean() * outside.mean()))
+        pairs.append((model.subspace_error_ * together, subspace_error(model.components_.T, U)))
+        variances.append(model.explained_variance_[0])
+        scores = model.transform(X)[:, 0]
+        wrong = model.explained_variance_error_[0] * np.sqrt((np.mean(scores**4) / np.mean(scores**2) ** 2 - 1.0) / 2.0)
+    expected, measured = np.mean(pairs, axis=0)
+    assert expected == pytest.approx(measured, rel=0.2)
+    assert 0.3 * np.std(variances) < wrong < 3.0 * np.std(variances)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 30])

@@ -139,6 +139,28 @@ def test_rows_are_counted_however_they_are_learned() -> None:
     assert shown(page)["status"] == "finished"
 
 
+def test_error_bars_are_those_of_the_model() -> None:
+    rng = np.random.default_rng(3)
+    model = OnlinePCA(4, window=500)
+    with opened(model) as page:
+        model.partial_fit(rng.standard_normal((900, 9)) * [5.0, 3.0, 3.0, 2.0, *[0.1] * 5])
+        found = shown(page)["model"]
+    assert np.array_equal(found["errors"], model.explained_variance_error_)
+    assert found["span_error"] == model.subspace_error_
+    assert found["alike"] == [[2, 3]]
+    assert found["effective"] == model.kish_samples_
+
+
+def test_a_model_may_have_more_features_later() -> None:
+    X, model = data(400), OnlinePCA(K)
+    with opened(model) as page:
+        model.partial_fit(X[:200, :9])
+        assert shown(page)["model"]["features"] == 9
+        model.add_features(3).partial_fit(X[200:])
+        found = shown(page)
+    assert (found["row"], found["model"]["features"], found["rows"]["places"][0].size > 0) == (400, 12, True)
+
+
 def test_a_second_page_takes_over() -> None:
     model = OnlinePCA(K).fit(data(100))
     with opened(model) as first, opened(model) as second:

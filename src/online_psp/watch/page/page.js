@@ -117,7 +117,7 @@ function show_trends() {
   if (!m || flat) { for (const name of ["w-explained", "w-variances"]) put(name, m ? "All variances are zero." : "No rows yet."); return }
   const half = table[2][table[0].findLastIndex((row) => row <= data.row / 2)]
   put("w-explained", percent(m.explained, 2) + " now" + (half === undefined ? "" : ", " + half.toFixed(2) + " % at half the rows") + (m.exact ? ". So far the model is exact: it equals PCA of all these rows." : "."))
-  put("w-scree", "Noise level " + short(m.noise) + ": the mean variance along the directions left out.")
+  put("w-scree", "Noise level " + short(m.noise) + ": the mean variance along the directions left out." + alike(m))
   const trend = count > 1, x = trend ? place(table) : []
   put("w-variances", trend ? "" : data.status === "watching" ? "One reading so far; trends begin when the file is rewritten." : "One reading so far; trends begin with the next.")
   for (const name of ["c-explained", "c-variances", "k-variances"]) $(name).hidden = !trend
@@ -133,11 +133,16 @@ function show_trends() {
   }
   const numbers = m.variances.map((_, i) => i + 1)
   charts.scree.show({x: {kind: "count", label: "component"}, y: {label: "variance", kind: "log"},
-    series: [{kind: "dash", x: [0.5, m.variances.length + 0.5], y: [m.noise, m.noise], color: GREY, size: 1.5}, {kind: "line", x: numbers, y: m.variances, color: BLUE}, {kind: "dots", x: numbers, y: m.variances, color: BLUE, size: 7}],
-    tip: {x: numbers, y: m.variances, text: (i) => [["component", String(i + 1)], ["variance", short(m.variances[i])], ["share", percent(m.ratios[i], 2)]]}})
-  key("k-scree", [["line", BLUE, "now"], ["dash", GREY, "noise level"]])
+    series: [{kind: "dash", x: [0.5, m.variances.length + 0.5], y: [m.noise, m.noise], color: GREY, size: 1.5}, {kind: "line", x: numbers, y: m.variances, color: BLUE}, {kind: "line", x: [...numbers].flatMap((x) => [x, x, NaN]), y: [...m.variances].flatMap((y, i) => [y - m.errors[i], y + m.errors[i], NaN]), color: VERMILION}, {kind: "dots", x: numbers, y: m.variances, color: BLUE, size: 7}],
+    tip: {x: numbers, y: m.variances, text: (i) => [["component", String(i + 1)], ["variance", short(m.variances[i]) + " ± " + short(m.errors[i])], ["share", percent(m.ratios[i], 2)]]}})
+  key("k-scree", [["line", BLUE, "now"], ["line", VERMILION, "± standard error, for Gaussian rows"], ["dash", GREY, "noise level"]])
   let total = 0
-  $("t-scree").tBodies[0].replaceChildren(...m.ratios.map((ratio, i) => make("tr", null, {}, make("td", String(i + 1)), make("td", percent(ratio, 3)), make("td", percent(total += ratio, 2)))))
+  $("t-scree").tBodies[0].replaceChildren(...m.ratios.map((ratio, i) => make("tr", null, {}, make("td", String(i + 1)), make("td", percent(ratio, 3) + (m.variances[i] > 0 ? " ± " + percent(ratio * m.errors[i] / m.variances[i], 3) : "")), make("td", percent(total += ratio, 2)))))
+}
+
+function alike(m) {
+  const runs = m.alike.slice(0, 6).map(([first, last]) => first + (last === first + 1 ? " and " : " to ") + last)
+  return runs.length ? " Components " + runs.join(", ") + (m.alike.length > runs.length ? ", …" : "") + " are not told apart by " + plural(Math.round(m.effective), "row") + ": their axes may be any of their span." : ""
 }
 
 // Components
@@ -146,7 +151,7 @@ function show_components() {
   const m = data.model, shown = m ? m.pictures || m.loadings : []
   section("h-components").toggle("pictures", Boolean(m && m.pictures))
   const some = m && shown.length < m.components ? "The first " + shown.length + " of " + whole(m.components) + ". " : ""
-  put("w-components", !m ? "None yet." : some + (m.pictures ? "Blue is negative, white is zero, vermilion is positive." : "The features with the largest loadings, and the share of the variance."))
+  put("w-components", !m ? "None yet." : some + (m.pictures ? "Blue is negative, white is zero, vermilion is positive." : "The features with the largest loadings, and the share of the variance.") + " The subspace is expected to be " + short(m.span_error) + " from the population’s, for Gaussian rows (0 is equal, 1.41 orthogonal).")
   const now = JSON.stringify([shown, m && m.ratios])
   if (now === pictured) return
   pictured = now
