@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 DEMO_READY := $(VENV)/.demo-ready
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: demo test test-slow test-all test-torch lint docs docs-check release-check bench torture comparison-page experiments-page clean
+.PHONY: demo test test-slow test-all test-torch lint docs docs-check release-check bench torture figure clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -73,25 +73,21 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	for study in others speed tracking holes gross scale streams published watch; do $(BIN)/psp bench $$study --out out/bench || exit 1; done
+	for study in others speed tracking missing merging published; do $(BIN)/psp bench $$study --out out/bench || exit 1; done
 
 # Kills, damaged files, full disks, slow pipes: an hour of them, or MINUTES=5.
 MINUTES ?= 60
 torture: $(READY)
 	$(BIN)/python -m tests.torture --minutes $(MINUTES)
 
-# The figures of docs/comparison.md, measured anew; for a machine that does nothing else.
-comparison-page: $(READY)
-	$(BIN)/psp bench --out out/bench
-	cp out/bench/comparison.png docs/img/comparison.png
-	sed -i -e '/psp bench: begin/,/psp bench: end/{//!d}' -e '/psp bench: begin/r out/bench/others.md' docs/comparison.md
-
-# The results of docs/experiments.md: hours; FIGURE=fig1 alone, on a machine that does nothing else, half an hour. Goes on from what OUT holds.
-FIGURE ?= fig1 fig2 fig3 fig4
-OUT ?= out/figures
-experiments-page: $(READY)
-	for name in $(FIGURE); do $(BIN)/psp reproduce $$name --jobs 1 --out $(OUT) || exit 1; done
-	$(BIN)/python docs/put_results.py $(OUT) $(FIGURE)
+# One part of the docs with its pictures, measured anew on a machine that does nothing else: NAME is others (with ARGS='--only …'), speed, tracking,
+# missing, merging or published; or fig1 to fig4, which go on from what OUT holds.
+NAME ?= others
+ARGS ?=
+OUT ?= out/figures/$(NAME)
+figure: $(READY)
+	$(BIN)/psp $(if $(filter fig%,$(NAME)),reproduce $(NAME) --jobs 1,bench $(NAME)) --out $(OUT) $(ARGS)
+	$(BIN)/python docs/put_results.py $(OUT) $(NAME)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,7 @@
-"""Put the results of figures into docs/experiments.md, each between its own marks, with its picture; the other figures stay as they are.
+"""Put what a command of the suite wrote into the page that has its marks, with its pictures.
 
-``python docs/put_results.py FOLDER fig1 [fig2 …]``, where FOLDER is what ``psp reproduce`` wrote.
+``python docs/put_results.py FOLDER NAME [NAME …]``, where FOLDER is the output of ``psp bench NAME`` or ``psp reproduce NAME``. The page
+has the marks ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, once each.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ DOCS = Path(__file__).resolve().parent
 
 
 def put(name: str, results: Path, docs: Path = DOCS) -> None:
-    """Replace the part of one figure; a ValueError, and nothing changed, where something for it is not there."""
-    page, picture, part = docs / "experiments.md", results / f"{name}.png", results / f"results_{name}.md"
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-    text = page.read_text(encoding="utf-8")
+    """Replace one part; a ValueError, and nothing changed, where something for it is not there."""
+    begin, end, part = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n", results / f"{name}.md"
+    pages = [page for page in sorted(docs.glob("*.md")) if begin in page.read_text(encoding="utf-8")]
+    text = pages[0].read_text(encoding="utf-8") if len(pages) == 1 else ""
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ValueError(f"{page} does not have the marks {begin.strip()} and {end.strip()}, once each and in this order.")
-    for needed in (picture, part):
-        if not needed.is_file():
-            raise ValueError(f"{needed} does not exist: run psp reproduce {name} --out {results} first.")
+        raise ValueError(f"No page in {docs} has the marks {begin.strip()} and {end.strip()}, once each and in this order.")
+    if not part.is_file():
+        raise ValueError(f"{part} does not exist: run the command that writes it first.")
+    for picture in results.glob("*.png"):
+        if f"img/{picture.name}" in text:
+            shutil.copyfile(picture, docs / "img" / picture.name)
     before, after = text.split(begin)[0], text.split(end)[1]
-    shutil.copyfile(picture, docs / "img" / picture.name)
-    page.write_text(before + begin + part.read_text(encoding="utf-8").rstrip("\n") + "\n" + end + after, encoding="utf-8")
+    pages[0].write_text(before + begin + part.read_text(encoding="utf-8").rstrip("\n") + "\n" + end + after, encoding="utf-8")
 
 
 def main() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from online_psp.suite import demo
+from online_psp.suite.pictures import new_figure
+from online_psp.suite.studies.missing import digits
+from online_psp.suite.studies.tracking import alarm
 from tests.command import psp
 
 
@@ -25,10 +26,8 @@ def test_what_the_demo_shows_is_good() -> None:
     assert X.shape == (3000, demo.SIDE**2)
     assert X.min() >= 0.0
     assert X.max() <= 1.0
-    first = demo.drift().alarms[0]
-    assert 1500 <= first.row < 1550, f"one sensor slips at row 1,500; got {first}"
-    assert (first.kind, first.features[0][0]) == ("mean", 6)
-    filled = demo.fill(X)
-    assert filled.error < 0.4
-    here = ~np.isnan(filled.seen)
-    np.testing.assert_allclose(filled.filled[here], filled.true[here], rtol=1e-6, err_msg="seen pixels should stay")
+    found = alarm(new_figure(7, 4))
+    assert [each.kind for each in found] == ["mean", "direction"]
+    assert 1500 <= found[0].row < 1550
+    assert 2500 <= found[1].row < 2550
+    assert digits(new_figure(9, 4)) < 0.8

@@ -53,7 +53,7 @@ def test_all_four_figures_are_run_drawn_judged_and_reported(small: dict[str, Any
     for name in FIGURES:
         with Image.open(tmp_path / f"quick_{name}.png") as picture:
             assert picture.width > 500, name
-        assert "**Verdicts**" in (tmp_path / f"quick_results_{name}.md").read_text(encoding="utf-8")
+        assert "**Verdicts**" in (tmp_path / f"quick_{name}.md").read_text(encoding="utf-8")
     page = result.report.read_text(encoding="utf-8")
     assert all(figure.title in page for figure in FIGURES.values())
     assert "Deviations from the paper" in page

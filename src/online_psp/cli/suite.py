@@ -17,7 +17,7 @@ from online_psp.cli._errors import DATA, INTERRUPTED, CommandError, say, usage
 
 Which = StrEnum("Which", ["fig1", "fig2", "fig3", "fig4", "all"])
 TrackName = StrEnum("TrackName", ["drift", "missing", "outliers", "sorted", "all"])
-Study = StrEnum("Study", ["others", "speed", "tracking", "holes", "gross", "scale", "streams", "published", "watch"])
+Study = StrEnum("Study", ["others", "speed", "tracking", "missing", "merging", "published"])
 
 
 @contextmanager
@@ -128,15 +128,12 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Random seed of the first trial.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Time limit in seconds for one trial of a method; none by default.")] = None,
     out: Out = Path("psp-evaluation"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Reuse results of built-in methods in the output folder, if they come from the same code.")
-    ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes; more than one makes timings less reliable.")] = 1,
     data_home: DataHome = None,
 ) -> None:
     """Compare your algorithm with the built-in ones on your data.
 
-    Error, time and memory of each, in a process of its own.
+    Error, time and memory of each, in a process of its own. An interrupted run continues where it stopped; your own is measured anew.
 
     An algorithm is anything with fit_next and get_components, with partial_fit and components_, or with learn_one and transform_one.
     """
@@ -147,15 +144,14 @@ def evaluate(
     need_pages("psp evaluate")
     from online_psp.suite.evaluation import Plan
     from online_psp.suite.evaluation import evaluate as run_evaluation
-    from online_psp.suite.tables import comparison
 
     _find_modules_here(algorithm or [])
     wanted = [name for name in TrackName if name != "all"] if "all" in (track or []) else dict.fromkeys(track or [])
-    with _stoppable("Stopped. What was done is saved: the same command with --resume continues from there."):
-        plan = Plan(trials, epochs, seed, tuple(map(str, wanted)), builtin, family, timeout, jobs, resume)
+    with _stoppable():
+        plan = Plan(trials, epochs, seed, tuple(map(str, wanted)), builtin, family, timeout, jobs)
         result = run_evaluation(data, components, algorithm, plan=plan, out=out, data_home=data_home, progress=True, command=_command())
     console = Console()
-    for table in comparison(result.rows):
+    for table in result.tables():
         console.print(table.to_rich())
     console.print(f"report: {out / 'report.html'}", markup=False)
 
@@ -196,11 +192,11 @@ def bench(
     only: Annotated[list[str] | None, typer.Option(help="For others: only methods whose name contains this; repeatable.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, one run each.")] = False,
     rows: Annotated[int | None, typer.Option(min=32, help="Maximum number of rows per data set; 20,000 by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Output folder for rows, picture and tables.")] = Path("psp-bench"),
+    out: Annotated[Path, typer.Option(help="Output folder for rows, pictures and tables.")] = Path("psp-bench"),
 ) -> None:
     """Benchmark other libraries on the same rows, or study this package.
 
-    Other libraries: time, error, memory. Studies: speed, tracking, holes, scale, …"""
+    Other libraries: time, error, memory. Studies: speed, tracking, missing values, …"""
     from rich.console import Console
 
     from online_psp.engine.extras import need_pages

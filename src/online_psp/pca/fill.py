@@ -50,6 +50,7 @@ _FADE = 0.5  # share of what is known of a feature's predictions that is left af
 _SWEEPS = 3  # fillings of the first rows
 _SAMPLED = 16  # rows whose posterior covariances are averaged
 _PART = 8  # a block is divided where features cease to be observed, unless a part would be less than one over this
+_CAREFUL = 1.5  # of the logarithm of the likely noise: what varies with the observed features alone does not show in them
 _SHORT = 64  # rows up to which a block is not divided: features may seem to cease by chance
 _NOISES = 33  # multiples of the noise that are tried
 _LEAST_NOISE = 1e-10  # relative to the largest variance: less noise cannot be told from rounding
@@ -85,7 +86,7 @@ class Trust(NamedTuple):
     values: Annotated[Floats, "D"]
     """Squares of the values."""
     noises: Annotated[Floats, "D"]
-    """Likely multiple of the noise where rows lack the feature, from the last block that lacked it wholly; 1 before there was one."""
+    """Binary logarithm of the multiple of the noise with which the feature is filled, from the last block that lacked it wholly."""
 
     @property
     def slopes(self) -> Floats:
@@ -134,7 +135,7 @@ class Filled(NamedTuple):
 
 def no_trust(D: int) -> Trust:
     """Nothing is known of predictions yet."""
-    return Trust(np.zeros(D), np.zeros(D), np.zeros(D), np.ones(D))
+    return Trust(np.zeros(D), np.zeros(D), np.zeros(D), np.zeros(D))
 
 
 def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
@@ -337,8 +338,9 @@ def fill(
     model = gaussian(directions, variances, float(variance.sum()), typical_share(observed))
     noises = trust.noises
     if not some.all():
-        noises = np.where(some, noises, _excess(model, rows, some, weights))
-        model = model._replace(noise=model.noise * noises[~some][0])
+        multiple = _excess(model, rows, some, weights)
+        noises = np.where(some, noises, _CAREFUL * np.log2(multiple))
+        model = model._replace(noise=model.noise * multiple)
     solved = solve(model, rows, observed, weights)
     along = solved.z * model.lengths
     expected = matmul(along, model.directions)

@@ -75,7 +75,7 @@ def filled(view: View, X: Array) -> Array:
     model, full, trust = gaussian_of(view), X.copy(), view.trust or no_trust(X.shape[1])
     for at, rows in _parts(X):
         missing, found = np.isnan(rows), np.empty_like(rows)
-        multiples = 2.0 ** np.round(missing @ np.log2(trust.noises) / missing.sum(axis=1))
+        multiples = 2.0 ** np.round(missing @ trust.noises / missing.sum(axis=1))
         for multiple in np.unique(multiples):
             alike = multiples == multiple
             found[alike] = trust.slopes * expected(view, with_noise(model, view.variances, multiple * model.noise), rows[alike]).rows

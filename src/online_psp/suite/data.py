@@ -2,16 +2,18 @@
 
 `Data` says which rows, `problem` makes them: standardised, in the order of a trial, with the subspaces that bases are compared with.
 
-Tracks take standardised rows and their subspace V, and say what the true subspace is at every moment:
+Tracks take standardised rows and the basis V of batch PCA, and say what the true subspace is at every moment:
 
 ``drift-rotation``
     Row t is turned by an angle that grows evenly from 0 to 90°, in K planes, each spanned by a direction of V and one outside of it.
 ``drift-switch``
     The same turn by 90°, all at once after half of the rows.
-``missing``
-    Each number is missing (NaN) with the given probability. Methods that do not take NaN get zero, the mean; their rows say so.
-``outliers``
-    The given share of the rows is replaced by gross ones: twenty times as long as the mean row, each in a random direction.
+``missing``, ``missing-stretch``
+    Each number is missing (NaN) with the given probability; or the first features are, in the middle half of the rows. Methods that do not
+    take NaN get zero, the mean; their rows say so.
+``outliers``, ``outliers-clump``, ``outliers-first``, ``outliers-along``
+    The given share of the rows is replaced by gross ones, twenty times as long as the mean row: scattered, in the middle, the first rows,
+    each in a random direction; or scattered, all along one. The truth is batch PCA of the other rows.
 ``sorted``
     Rows come in the order of their coordinate along the first direction of V.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -28,7 +30,6 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from online_psp.datasets.images import DataSet
 from online_psp.datasets.registry import KNOWN, checksum, load, locate
 from online_psp.datasets.spiked import SpikedCovariance
 from online_psp.engine.types import Array, Floats
@@ -151,7 +152,7 @@ def parse(text: str) -> Data:
     return Data(family, N, D, K, rho, checksum=GENERATED)
 
 
-_arrays: dict[Data, DataSet] = {}
+_arrays: dict[Data, Array] = {}
 """Rows that the caller has in memory, of the last evaluation."""
 
 
@@ -169,23 +170,22 @@ def find(data: ArrayLike | str | Path, data_home: str | Path | None = None, most
         _check_memory(made)
         return made if most is None else replace(made, N=min(most, made.N))
     if isinstance(data, str | Path):
-        rows = load(data, data_home)
+        X = load(data, data_home).X
     else:
         X = np.asarray(data)
         if X.ndim != 2 or X.dtype.kind not in "fiub" or X.size == 0:
             raise ValueError(f"The data must be real numbers with samples as rows, shape (N, D); got shape {X.shape} of {X.dtype}.")
-        rows = DataSet("data", X)
-    finite = np.isfinite(rows.X).all(axis=1)
+    finite = np.isfinite(X).all(axis=1)
     if not finite.all():
         raise ValueError(f"Row {int(np.argmin(finite))} of the data has a value that is not finite.")
-    largest = float(np.abs(rows.X.astype(np.float64, copy=False)).max())
+    largest = float(np.abs(X.astype(np.float64, copy=False)).max())
     if not (largest == 0 or 1e-150 < largest < 1e150):
         raise ValueError(f"The largest value of the data is {largest:.3g}, and squares overflow or vanish: scale the data.")
-    contents = hashlib.sha256(np.ascontiguousarray(rows.X).tobytes()).hexdigest()[:12]
-    found = Data(str(data) if isinstance(data, str | Path) else "data", rows.N, rows.D, most=most, checksum=contents)
+    contents = hashlib.sha256(np.ascontiguousarray(X).tobytes()).hexdigest()[:12]
+    found = Data(str(data) if isinstance(data, str | Path) else "data", len(X), X.shape[1], most=most, checksum=contents)
     _check_memory(found)
     _arrays.clear()
-    _arrays[replace(found, most=None)] = rows
+    _arrays[replace(found, most=None)] = X
     return found
 
 
@@ -222,7 +222,7 @@ class Track:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return f"{self.kind} {100 * self.amount:g} %" if self.amount else self.kind
+        return f"{self.kind} {100 * self.amount:.3g} %" if self.amount else self.kind
 
 
 TRACKS: Mapping[str, tuple[Track, ...]] = MappingProxyType(
@@ -235,28 +235,34 @@ TRACKS: Mapping[str, tuple[Track, ...]] = MappingProxyType(
 )
 """The tracks of ``psp evaluate --track``, by name."""
 
-_KINDS = ("drift-rotation", "drift-switch", "missing", "outliers", "sorted")
-
 
 def tracked(track: Track, X: Floats, V: Floats, seed: int) -> tuple[Floats, Callable[[int], Floats]]:
     """Rows (N, D) of a track, and the true subspace, (D, K), after t samples as a function of t."""
-    rng = np.random.default_rng([seed, _KINDS.index(track.kind), round(1000 * track.amount)])
-    N = len(X)
-    if track.kind.startswith("drift"):
+    rng, (N, D) = np.random.default_rng([seed, sum(track.kind.encode()), round(1000 * track.amount)]), X.shape
+    kind, _, way = track.kind.partition("-")
+    if kind == "drift":
         half = np.where(np.arange(N) < N // 2, 0.0, np.pi / 2)
-        angles = np.linspace(0.0, np.pi / 2, N) if track.kind == "drift-rotation" else half
+        angles = np.linspace(0.0, np.pi / 2, N) if way == "rotation" else half
         W = _partners(V, rng)
         turned = [_turn(X[i : i + 1024], V, W, angles[i : i + 1024]) for i in range(0, N, 1024)]
         return np.concatenate(turned), lambda t: _turn(V.T, V, W, np.full(V.shape[1], angles[t - 1])).T
-    if track.kind == "missing":
-        return np.where(rng.random(X.shape) < track.amount, np.nan, X), lambda t: V
-    if track.kind == "sorted":
+    if kind == "sorted":
         return X[np.argsort(X @ V[:, 0], kind="stable")], lambda t: V
-    rows, gross = X.copy(), np.flatnonzero(rng.random(N) < track.amount)
-    directions = rng.standard_normal((len(gross), X.shape[1]))
+    rows, count = X.copy(), round(track.amount * N)
+    if kind == "missing":
+        if way:
+            rows[N // 4 : 3 * N // 4, : round(track.amount * D)] = np.nan
+        else:
+            rows[rng.random(X.shape) < track.amount] = np.nan
+        return rows, lambda t: V
+    gross = np.zeros(N, dtype=bool)
+    gross[{"clump": slice(N // 2, N // 2 + count), "first": slice(count)}.get(way, rng.permutation(N)[:count])] = True
+    directions = rng.standard_normal((count, 1)) * rng.standard_normal(D) if way == "along" else rng.standard_normal((count, D))
+    lengths = np.abs(rng.standard_normal((count, 1))) if way == "along" else 1.0
     size = _GROSS * float(np.linalg.norm(X, axis=1).mean())
-    rows[gross] = size * directions / np.linalg.norm(directions, axis=1, keepdims=True)
-    return rows, lambda t: V
+    rows[gross] = size * lengths * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    clean = orthonormal(batch_components(X[~gross], V.shape[1]))
+    return rows, lambda t: clean
 
 
 def _partners(V: Floats, rng: np.random.Generator) -> Floats:
@@ -283,6 +289,10 @@ def _turn(X: Floats, V: Floats, W: Floats, angles: Floats) -> Floats:
 # Problems
 
 
+def _nothing() -> Array:
+    return np.empty((0, 0))
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The rows of a trial, and what bases are compared with.
@@ -300,8 +310,10 @@ class Problem:
         The population's subspace, orthonormal.
     present : callable or None
         On a track: from the number of samples seen to the true subspace, (D, K).
-    raw : DataSet or None
-        Real data as it was before it was standardised.
+    holes : bool
+        Whether values are missing.
+    raw : (N, D)
+        The data as it was before it was standardised.
     """
 
     X: Array | Path
@@ -311,7 +323,7 @@ class Problem:
     truth: Floats | None
     present: Callable[[int], Floats] | None = None
     holes: bool = False
-    raw: DataSet | None = None
+    raw: Array = field(default_factory=_nothing)
 
     def blocks(self, start: int, stop: int) -> Iterator[Floats]:
         """The rows of samples `start` … `stop`−1, pass after pass, a few megabytes at a time."""
@@ -332,51 +344,37 @@ class Problem:
         with path.open("wb") as stream:
             for block in self.blocks(0, len(self.order)):
                 block.tofile(stream)
-        return replace(self, X=path, order=np.arange(len(self.order)), raw=None)
+        return replace(self, X=path, order=np.arange(len(self.order)), raw=_nothing())
 
     @cached_property
     def probes(self) -> Array:
         """(m, D) some rows to reconstruct."""
-        if isinstance(self.X, Path):
-            raise TypeError("Rows that are in a file are not reconstructed.")
-        return self.X[np.sort(np.random.default_rng(0).permutation(len(self.X))[:_PROBES])]
+        X = np.asarray(self.X)
+        return X[np.sort(np.random.default_rng(0).permutation(len(X))[:_PROBES])]
 
     @cached_property
     def scale(self) -> float:
         """What `standardize` divided the rows by."""
-        raw, X = self._raw(), np.asarray(self.X)
-        return float(np.linalg.norm(raw - raw.mean(axis=0)) / np.linalg.norm(X))
+        return float(np.linalg.norm(self.raw - self.raw.mean(axis=0)) / np.linalg.norm(np.asarray(self.X)))
 
     @property
     def span(self) -> float:
         """The range of the raw numbers, in standardised units."""
-        return (float(self._raw().max()) - float(self._raw().min())) / self.scale
+        return (float(self.raw.max()) - float(self.raw.min())) / self.scale
 
     def first(self, Q: Floats | None = None) -> Array:
         """The first row of the data, (D,), as it was, or rebuilt from its projection on a basis, (D, K), in the units of the file."""
-        raw, X = self._raw(), np.asarray(self.X)
-        return np.asarray(raw[0] if Q is None else raw.mean(axis=0) + self.scale * (Q @ (Q.T @ X[0])))
-
-    def _raw(self) -> Array:
-        if self.raw is None:
-            raise TypeError("Only problems of real data in memory have raw rows.")
-        return self.raw.X
+        if Q is None:
+            return np.asarray(self.raw[0])
+        return np.asarray(self.raw.mean(axis=0) + self.scale * (Q @ (Q.T @ np.asarray(self.X)[0])))
 
 
 @lru_cache(maxsize=1)
-def _raw(data: Data, data_home: str | Path | None) -> tuple[DataSet, Array]:
-    found = _arrays[data] if data in _arrays else load(data.source, data_home)
-    return found, standardize(found.X)
-
-
-@lru_cache(maxsize=1)
-def _gram(data: Data, data_home: str | Path | None) -> Floats:
-    return gram_matrix(_raw(data, data_home)[1])
-
-
-@lru_cache(maxsize=4)
-def _batch(data: Data, K: int, data_home: str | Path | None) -> Floats:
-    return orthonormal(batch_components(_raw(data, data_home)[1], K, _gram(data, data_home)))
+def _rows_of(data: Data, data_home: str | Path | None) -> tuple[Array, Array, Floats]:
+    """Rows as they are and standardised, and their Gram matrix."""
+    raw = _arrays[data] if data in _arrays else load(data.source, data_home).X
+    X = standardize(raw)
+    return raw, X, gram_matrix(X)
 
 
 @lru_cache(maxsize=1)
@@ -388,22 +386,18 @@ def problem(data: Data, K: int, seed: int, track: Track | None = None, data_home
     seed : int
         Draws the rows of generated data, and the order of others.
     """
+    truth, gram, order = None, None, np.arange(data.used)
     if data.generated:
-        X, U = FAMILIES[data.source][0](data, seed)
-        X, truth = standardize(X), None if U is None else orthonormal(U[:, :K])
-        made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), truth)
+        raw, U = FAMILIES[data.source][0](data, seed)
+        X, truth = standardize(raw), None if U is None else orthonormal(U[:, :K])
     else:
-        whole = replace(data, most=None)
-        raw, X = _raw(whole, data_home)
+        raw, X, gram = _rows_of(replace(data, most=None), data_home)
         order = np.random.default_rng(seed).permutation(data.N)[: data.used]
-        if data.used == data.N:
-            made = Problem(X, order, data.D, _batch(whole, K, data_home), None, raw=raw)
-        else:  # standardised by themselves, so that methods that centre and those that do not have the same reference
-            raw = replace(raw, X=raw.X[order])
-            X = standardize(raw.X)
-            made = Problem(X, np.arange(data.used), data.D, orthonormal(batch_components(X, K)), None, raw=raw)
+        if data.used < data.N:  # standardised by themselves, so that methods that centre and those that do not have the same reference
+            raw, gram = raw[order], None
+            X, order = standardize(raw), np.arange(data.used)
+    made = Problem(X, order, data.D, orthonormal(batch_components(X, K, gram)), truth, raw=raw)
     if track is None:
         return made
-    truth = made.truth if made.truth is not None and made.truth.shape[1] == K else made.V
-    rows, present = tracked(track, np.asarray(made.X)[made.order], truth, seed)
-    return Problem(rows, np.arange(len(rows)), data.D, made.V, made.truth, present, bool(np.isnan(rows).any()))
+    rows, present = tracked(track, X[order], made.V, seed)
+    return replace(made, X=rows, order=np.arange(len(rows)), present=present, holes=bool(np.isnan(rows).any()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -15,9 +15,11 @@ from sklearn.datasets import load_digits
 from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats
 from online_psp.metrics import subspace_error
-from online_psp.monitoring import Alarm, Monitor
+from online_psp.monitoring import Alarm
 from online_psp.pca import OnlinePCA
 from online_psp.suite.pictures import new_figure
+from online_psp.suite.studies.missing import digits
+from online_psp.suite.studies.tracking import alarm
 
 SIDE = 32
 """Height and width of a picture."""
@@ -26,26 +28,6 @@ SHOWN = 4
 STAGES = (20, 80, 320, 1280, 5120, 12_000)
 """Numbers of pictures after which components are drawn."""
 _K, _ROWS = 16, 500
-_SENSORS, _CHANGE, _LENGTH, _SLIPS = 12, 1500, 2300, 6
-_GONE, _HOLED, _FILLED = 0.7, 2000, 6
-
-
-class Drifting(NamedTuple):
-    """A monitored stream of sensor rows, one of which shifts."""
-
-    ratio: Floats
-    """SPE of each row in units of its limit."""
-    alarms: list[Alarm]
-
-
-class Filling(NamedTuple):
-    """Pictures with missing pixels, (_FILLED, D) each."""
-
-    seen: Floats
-    filled: Floats
-    true: Floats
-    error: float
-    """Root mean square error of all filled pixels, in units of their standard deviation."""
 
 
 def pictures(count: int, seed: int = 0) -> Array:
@@ -76,11 +58,21 @@ def run(path: Path, tell: Callable[[str], object]) -> list[str]:
         tell("components form")
         sentences = [_form(top, X)]
         tell("a stream drifts")
-        sentences.append(_draw_drifting(left, drift()))
+        left.suptitle("The stream changes, and says so: two gross rows, another mean, another basis")
+        sentences.append(_told(alarm(left)))
         tell("missing values are filled")
-        sentences.append(_draw_filling(right, fill(X[:_HOLED])))
+        right.suptitle("Missing values are filled: half of the pixels, in learning too")
+        sentences.append(
+            f"missing     50 % of the pixels; filled with {100 * digits(right, 5):.0f} % of the error of filling with the mean"
+        )
         figure.savefig(path, dpi=130)
     return sentences
+
+
+def _told(alarms: list[Alarm]) -> str:
+    true = {row: next((each for each in alarms if row <= each.row < row + 500), None) for row in (1500, 2500)}
+    found = [f"a change at row {row:,} found {each.row - row + 1} rows later, {each.kind}" for row, each in true.items() if each]
+    return f"drift       {'; '.join(found)}; {len(alarms) - len(found)} false alarms"
 
 
 def _form(figure: Any, X: Array) -> str:
@@ -111,53 +103,3 @@ def _draw_components(column: Any, title: str, components: Floats) -> None:
     for axes, component in zip(column, components, strict=False):
         most = np.abs(component).max()
         axes.imshow(component.reshape(SIDE, SIDE), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="bicubic")
-
-
-def drift() -> Drifting:
-    """Monitor sensors that follow three hidden causes; one slips by three standard deviations."""
-    rng = np.random.default_rng(5)
-    rows = rng.standard_normal((_LENGTH, 3)) @ rng.standard_normal((3, _SENSORS)) + 0.5 * rng.standard_normal((_LENGTH, _SENSORS))
-    rows[_CHANGE:, _SLIPS] += 3.0 * rows[:_CHANGE, _SLIPS].std()
-    monitor = Monitor(OnlinePCA(3), learn_outliers=False)
-    found = monitor.update(rows)
-    return Drifting(found.spe / found.spe_limit, list(monitor.alarms))
-
-
-def fill(X: Array) -> Filling:
-    """Learn from pictures of which most pixels are missing, and fill these."""
-    holed = np.where(np.random.default_rng(1).random(X.shape) < _GONE, np.float32(np.nan), X)
-    model = OnlinePCA(_K, missing="impute")
-    for start in range(0, len(holed), _ROWS):
-        model.partial_fit(holed[start : start + _ROWS])
-    last = slice(len(X) - 100, len(X))
-    filled, gone = np.asarray(model.impute(holed[last])), np.isnan(holed[last])
-    error = float(np.sqrt(np.mean((filled - X[last])[gone] ** 2) / np.var(X[last][gone])))
-    seen, made, true = (np.asarray(rows[:_FILLED], dtype=np.float64) for rows in (holed[last], filled, X[last]))
-    return Filling(seen, made, true, error)
-
-
-def _draw_drifting(figure: Any, drifting: Drifting) -> str:
-    figure.suptitle("The stream drifts, and says so")
-    axes, ratio = figure.subplots(), drifting.ratio
-    for chosen, colour in ((ratio <= 1.0, "C0"), (ratio > 1.0, "C1")):
-        axes.semilogy(np.flatnonzero(chosen), ratio[chosen], ".", color=colour, markersize=3)
-    axes.axvline(_CHANGE, color="0.6", linewidth=0.8, label=f"sensor {_SLIPS} slips by three deviations")
-    late = [alarm for alarm in drifting.alarms if alarm.row >= _CHANGE]
-    told = "the sensor that slips was not found"
-    if late and late[0].features:
-        (sensor, share), after = late[0].features[0], late[0].row - _CHANGE + 1
-        told = f"a sensor slips: found {after} rows later, {late[0].kind}, {100 * share:.0f} % sensor {sensor}"
-        axes.axvline(late[0].row, color="C1", label=f"alarm {after} rows later: {late[0].kind}, {100 * share:.0f} % sensor {sensor}")
-    axes.set(xlabel="row", ylabel="distance from the subspace / its limit")
-    axes.legend(loc="upper left", fontsize=9)
-    return f"drift       {told}; {len(drifting.alarms) - len(late)} false alarms"
-
-
-def _draw_filling(figure: Any, filling: Filling) -> str:
-    figure.suptitle(f"Missing values are filled: {100 * _GONE:.0f} % of the pixels, in learning too")
-    for line, name, rows in zip(figure.subplots(3, _FILLED), ("seen", "filled", "true"), filling[:3], strict=True):
-        line[0].set_ylabel(name)
-        for axes, row in zip(line, rows, strict=True):
-            axes.imshow(row.reshape(SIDE, SIDE), cmap="inferno", vmin=0.0, vmax=1.0)
-            axes.set(xticks=[], yticks=[])
-    return f"missing     {100 * _GONE:.0f} % of the pixels; filled with an error of {filling.error:.2f} deviations"

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from online_psp.metrics import check_directions
 from online_psp.suite import pictures, tables
-from online_psp.suite.data import TRACKS, Track, find, problem
+from online_psp.suite.data import TRACKS, Data, Track, find, problem
 from online_psp.suite.measure import Trial, moments
 from online_psp.suite.methods import FAMILY, PAPER, Method, check, told_apart, yours
 from online_psp.suite.pages import Section, write_page
@@ -49,8 +49,6 @@ class Plan:
     jobs : int
         Number of processes at a time; with more than one, they disturb each other's times. Every method has one of its own. 0 runs
         everything in this process, without figures for memory.
-    resume : bool
-        Whether to keep results of this package's methods that the folder already has. Your own are always measured again.
     """
 
     trials: int = 3
@@ -61,7 +59,6 @@ class Plan:
     family: bool = False
     timeout: float | None = None
     jobs: int = 1
-    resume: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -89,13 +86,17 @@ class Evaluation:
 
     def table(self) -> str:
         """Error, time and memory of every method, best first, as Markdown."""
-        return tables.to_markdown(tables.comparison(self.rows))
+        return tables.to_markdown(self.tables())
+
+    def tables(self) -> list[tables.Table]:
+        """The same as tables; of several tracks, all errors in one table first."""
+        return [*tables.across(self.rows), *tables.comparison(self.rows)]
 
     def save(self, folder: str | Path) -> Path:
         """Write a picture for every track, and report.html, into a folder; returns the path of the report."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        sections = []
+        sections = [Section("All tracks", "", None, tuple(found))] if (found := tables.across(self.rows)) else []
         for (track,), mine in by(self.rows, "track").items():
             picture = None
             if select(mine, metric=SCORE):
@@ -158,54 +159,84 @@ def evaluate(
         Command that repeats this, for the report.
     """
     plan, source = plan or Plan(), find(data, data_home)
-    K = source.K or None if K is None else K
-    if K is None:
-        raise ValueError("Pass K, the number of directions to find: it is known for generated data only.")
-    if not 1 <= K <= min(source.used, source.D):
-        raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
     named = algorithms if isinstance(algorithms, Mapping) else {text: text for text in algorithms or ()}
     own = [_method(given, "" if label == given else label) for label, given in named.items()]
     builtin = [*(PAPER if plan.builtin else ()), *(FAMILY if plan.family else ())]
     methods = list(dict.fromkeys([*told_apart(own, builtin), *builtin]))
     if not methods:
         raise ValueError("There is nothing to evaluate: name an algorithm, or keep the built-in ones.")
-    for method in methods:  # report what is missing before anything runs
-        check(method, K, source.D)
-    first = problem(source, K, plan.seed, None, data_home)
-    check_directions(np.asarray(first.X), first.V)
     tracks: list[Track | None] = [track for name in plan.tracks for track in TRACKS[name]] or [None]
-    trials = [
-        Trial(
-            "evaluation",
-            source,
-            method,
-            K,
-            seed,
-            plan.epochs,
-            ("err_present",) if track else ("err_batch", "err_pop") if first.truth is not None and source.K == K else ("err_batch",),
-            _when(source.used * plan.epochs, K, track),
-            track,
-            scored=True,
-        )
-        for track in tracks
-        for seed in range(plan.seed, plan.seed + plan.trials)
-        for method in methods
-    ]
-    how = How(plan.jobs, True, plan.timeout, plan.resume, data_home, progress)
+    seeds = range(plan.seed, plan.seed + plan.trials)
+    records = trials("evaluation", source, methods, K, tracks, seeds, plan.epochs, count=_MOMENTS, data_home=data_home)
+    how = How(plan.jobs, True, plan.timeout, data_home, progress)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch if out is None else out) / "rows.csv"
         read_rows(path)  # raises an error in place of overwriting some other file
-        result = Evaluation(run(trials, path, how), command)
+        result = Evaluation(run(records, path, how), command)
     if out is not None:
         result.save(out)
     return result
 
 
-def _when(total: int, K: int, track: Track | None) -> tuple[int, ...]:
+def trials(
+    study: str,
+    source: Data,
+    methods: Sequence[Method],
+    K: int | None = None,
+    tracks: Sequence[Track | None] = (None,),
+    seeds: Sequence[int] = (0,),
+    epochs: int = 1,
+    *,
+    count: int = 1,
+    repeats: int = 1,
+    data_home: str | Path | None = None,
+) -> list[Trial]:
+    """Scored trials of methods on a set: on each track, with each seed. What is wrong is said here, before anything runs.
+
+    Parameters
+    ----------
+    K : int, optional
+        That of generated data by default.
+    count : int
+        About so many moments at which the error is measured; the last row alone by default.
+    repeats : int
+        Most timed passes of a trial.
+    """
+    K = source.K or None if K is None else K
+    if K is None:
+        raise ValueError("Pass K, the number of directions to find: it is known for generated data only.")
+    if not 1 <= K <= min(source.used, source.D):
+        raise ValueError(f"K must be between 1 and {min(source.used, source.D)} for data of shape ({source.used}, {source.D}); got {K}.")
+    for method in methods:
+        check(method, K, source.D)
+    first, total = problem(source, K, seeds[0], None, data_home), source.used * epochs
+    check_directions(np.asarray(first.X), first.V)
+    plain = ("err_batch", "err_pop") if first.truth is not None and source.K == K else ("err_batch",)
+    return [
+        Trial(
+            study,
+            source,
+            method,
+            K,
+            seed,
+            epochs,
+            ("err_present",) if track else plain,
+            (total,) if count == 1 else _when(total, K, track, count),
+            track,
+            scored=True,
+            repeats=repeats,
+        )
+        for track in tracks
+        for seed in seeds
+        for method in methods
+    ]
+
+
+def _when(total: int, K: int, track: Track | None, count: int) -> tuple[int, ...]:
     """Moments evenly spaced on a logarithmic axis; on a track evenly in time, because a change may come at any time."""
     if track is None:
-        return moments(total, min(2 * K, total), _MOMENTS)
-    return tuple(int(t) for t in np.unique(np.linspace(0, total, _MOMENTS + 1)[1:].round()) if t >= 1)
+        return moments(total, min(2 * K, total), count)
+    return tuple(int(t) for t in np.unique(np.linspace(0, total, count + 1)[1:].round()) if t >= 1)
 
 
 def _method(given: str | Callable[..., Any], label: str) -> Method:

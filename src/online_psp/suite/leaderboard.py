@@ -127,11 +127,15 @@ def write_leaderboard(paths: Sequence[str | Path], page: str | Path, command: st
     rows, remarks = collect(paths)
     found = boards(rows)
     origins = Table("How the rows were made", _ORIGIN, tuple(by(rows, *_ORIGIN)))
-    picture = pictures.save(pictures.error_against_time(rows), page.with_suffix(".png"))
+    drawn = [
+        pictures.save(pictures.error_against_time(board), page.with_name(f"{page.stem}_{i}.png")) for i, board in enumerate(found.values())
+    ]
     sections = [
         Section("All boards", " ".join([_TEXT, *remarks]), None, (overall(found),)),
-        Section("Error against time per sample", "Lower left is better.", picture),
-        *(Section(name, "", None, (board_table(board), *skipped(board))) for name, board in found.items()),
+        *(
+            Section(name, "Lower left is better.", picture, (board_table(board), *skipped(board)))
+            for (name, board), picture in zip(found.items(), drawn, strict=True)
+        ),
         Section("Provenance", "", None, (origins,)),
     ]
     facts = {"files": ", ".join(map(str, paths)), "seeds": ", ".join(map(str, sorted(distinct(rows, "seed"))))}

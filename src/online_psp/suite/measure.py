@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from online_psp.engine.types import Floats
 from online_psp.metrics import orthonormal, orthonormal_error, spanned
-from online_psp.suite.data import Data, Problem, Track
+from online_psp.suite.data import Data, Problem, Track, problem
 from online_psp.suite.methods import OURS, YOURS, Learner, Method, build, check_basis
 from online_psp.suite.rows import DONE, FAILED, SCORE, Row, code_digest
 
@@ -81,12 +81,30 @@ class Trial:
         """Identifies what is measured and the code that measures it."""
         method = self.method
         what = asdict(replace(self, method=None))  # type: ignore[arg-type]
-        return digest([what, method.label, method.text, method.kind, method.times, method.by_row])
+        return digest([what, method.label, method.text, method.kind, method.times, method.batch])
 
     @property
     def again(self) -> bool:
         """Whether rows of an earlier run are never used: the code of a user's algorithm may have changed."""
         return self.method.kind == YOURS
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else of a run may run beside it."""
+        return False
+
+    def shared(self, apart: bool) -> object:
+        """What it has in common with the trials that run in the same process."""
+        return self.method if apart else (self.data, self.K, self.seed)
+
+    @property
+    def rows_of(self) -> tuple[Data, int, int, Track | None]:
+        """What says which rows it runs on."""
+        return self.data, self.K, self.seed, self.track
+
+    def measured(self, given: Problem | None, data_home: str | Path | None) -> list[Row]:
+        """Its rows, on the rows that are given, or on those that are made here."""
+        return measure(self, given or problem(*self.rows_of, data_home))
 
     @property
     def title(self) -> str:
@@ -213,17 +231,6 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.process_time() - self._began
-
-
-def in_turn(acts: Mapping[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.process_time) -> dict[str, list[float]]:
-    """Seconds of each act, one after the other in every round, so that what else runs on the machine meets all of them."""
-    found: dict[str, list[float]] = {name: [] for name in acts}
-    for _ in range(rounds):
-        for name, act in acts.items():
-            began = clock()
-            act()
-            found[name].append(clock() - began)
-    return found
 
 
 def _warm_up(make: Callable[[], Learner], blocks: Blocks, rows: int) -> None:

@@ -1,7 +1,7 @@
 """Who learns: one registry of methods, and one interface to all of them, whoever wrote them.
 
-A method names an algorithm: one of this package ("fsm"), a rival ("rival:adaoja"), an in-place loop ("loop:fsm"), another package or batch
-PCA ("peer:prosvd", "batch:randomized"), or a class of yours ("module:Class"): anything with
+A method names an algorithm: one of this package ("fsm", "rows:onlinepca"), a rival ("rival:adaoja"), another package ("peer:prosvd"), batch
+PCA ("batch:randomized"), or a class of yours ("module:Class"): anything with
 
 - ``fit_next(x)`` and ``get_components() -> (D, K)``, made as ``Class(K, D, …)``; ``fit_block(X)`` is used if there is one; or
 - ``partial_fit(X)`` and ``components_ (K, D)``, made as ``Class(n_components=K, …)``, as in scikit-learn; or
@@ -14,7 +14,7 @@ import ast
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -23,10 +23,10 @@ import numpy as np
 
 from online_psp.algorithms import ALGORITHMS
 from online_psp.engine.types import Array, Floats
-from online_psp.suite.baselines import BASELINES
-from online_psp.suite.rivals import RIVALS, RivalModel
+from online_psp.pca import OnlinePCA
+from online_psp.suite.rivals import RIVALS, Held, RivalModel
 
-OURS, LOOP, PEER, MEMORY, YOURS = "online-psp", "in-place loop", "peer", "in memory", "yours"
+OURS, PEER, MEMORY, YOURS = "online-psp", "peer", "in memory", "yours"
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,11 @@ class Method:
     options : tuple of (name, value)
         Keyword arguments of the constructor; of a peer, "5K" and "5D" stand for numbers of rows.
     kind : str
-        OURS, LOOP, PEER, MEMORY or YOURS.
+        OURS, PEER, MEMORY or YOURS.
     batch : str
         Rows per call of ``partial_fit``, as "5K" or "5D"; as they come if empty.
     times : int
         Directions kept, as a multiple of K, of which the leading K are read.
-    by_row : bool
-        Whether rows are given one by one.
     made : class or callable or None
         A class of the caller, in place of the algorithm's name.
     """
@@ -58,7 +56,6 @@ class Method:
     kind: str = OURS
     batch: str = ""
     times: int = 1
-    by_row: bool = False
     made: Callable[..., Any] | None = None
 
     @property
@@ -70,12 +67,12 @@ class Method:
 class Learner:
     """Learns from rows, and gives a basis: here, of anything with ``fit_next`` or ``fit_block``, and ``get_components``."""
 
-    def __init__(self, model: Any, by_row: bool = False) -> None:
-        self.model, self.by_row = model, by_row or not hasattr(model, "fit_block")
+    def __init__(self, model: Any) -> None:
+        self.model = model
 
     def feed(self, X: Floats) -> None:
         """Learn from rows, (n, D)."""
-        if not self.by_row:
+        if hasattr(self.model, "fit_block"):
             self.model.fit_block(X)
             return
         for x in X:
@@ -107,33 +104,23 @@ class EstimatorLearner(Learner):
 
     def __init__(self, model: Any, batch: int | None) -> None:
         super().__init__(model)
-        self.batch, self.held, self.fitted = batch, list[Floats](), False
+        self.batch, self.held, self.fitted = batch, Held(), False
 
     def feed(self, X: Floats) -> None:
         """Learn from rows, (n, D), as soon as they fill a batch."""
-        rows = np.concatenate([*self.held, X]) if self.held else X
-        size = self.batch or len(rows)
-        whole = len(rows) - len(rows) % size
-        for start in range(0, whole, size):
-            self._fit(rows[start : start + size])
-        self.held = [rows[whole:]] if whole < len(rows) else []
-
-    def _fit(self, rows: Floats) -> None:
-        self.model.partial_fit(rows)
-        self.fitted = True
+        for rows in self.held.whole(X, self.batch or len(X)):
+            self.model.partial_fit(rows)
+            self.fitted = True
 
     def flush(self) -> None:
         """Learn from the rows that did not fill a batch."""
-        if self.held:
-            self._fit(np.concatenate(self.held))
-            self.held = []
+        if len(self.held.rows):
+            self.model.partial_fit(self.held.rows)
+            self.held, self.fitted = Held(), True
 
     def basis(self) -> Array:
         """The subspace as of the last full batch, (D, K); before the first, that of a copy that has seen the rows held back."""
-        model = self.model
-        if not self.fitted and self.held:
-            model = copy.deepcopy(model)
-            model.partial_fit(np.concatenate(self.held))
+        model = self.model if self.fitted else copy.deepcopy(self.model).partial_fit(self.held.rows)
         return np.asarray(model.components_).T
 
 
@@ -164,28 +151,17 @@ class DictLearner(Learner):
 # What has no class of its own elsewhere: each is made as Class(K, D, …) and has fit_next or fit_block, and get_components
 
 
-class Loop:
-    """The published update of an algorithm, in place, a row at a time: what "times faster" is against."""
+class RowByRow:
+    """OnlinePCA by `fit_next`."""
 
-    def __init__(self, name: str, K: int) -> None:
-        self.published: Any = importlib.import_module(ALGORITHMS[name].__module__)
-        self.make, self.K, self.first, self.t = BASELINES[name], K, list[Floats](), 0
-        self.model: Any = None
+    def __init__(self, K: int) -> None:
+        self.model = OnlinePCA(K)
 
     def fit_next(self, x: Floats) -> None:
-        rows = [x]
-        if self.model is None:
-            self.first.append(np.array(x))
-            if len(self.first) < self.K:
-                return
-            self.start = self.published.reference_start(np.linalg.qr(np.array(self.first).T)[0])
-            self.model, rows = self.make(*self.start), self.first
-        for row in rows:
-            self.t += 1
-            self.model.step(row, *self.make.rates(self.t, 2.0))
+        self.model.fit_next(x)
 
     def get_components(self) -> Array:
-        return np.asarray(self.published.reference_basis(self.start._make(self.model.state)))
+        return np.asarray(self.model.components_.T)
 
 
 class ProSVD:
@@ -199,22 +175,23 @@ class ProSVD:
 
         decay = {} if half_life is None else {"decay_alpha": 2.0 ** (-block / half_life / 2.0)}
         self.model, self.K, self.block = proSVD(k=K, w_len=block, track_prev=False, **decay), K, block
-        self.held, self.begun = np.zeros((0, D)), False
+        self.held, self.begun = Held(), False
 
     def fit_block(self, X: Floats) -> None:
-        rows = np.concatenate([self.held, X])
-        if not self.begun and len(rows) >= self.K:
+        for rows in self.held.whole(X, max(self.K, self.block)):
+            self._learn(rows)
+
+    def _learn(self, rows: Floats) -> None:
+        if not self.begun:
             self.model.initialize(rows[: self.K].T)
             rows, self.begun = rows[self.K :], True
-        while self.begun and len(rows) >= self.block:
-            self.model.updateSVD(rows[: self.block].T)
-            rows = rows[self.block :]
-        self.held = rows
+        if len(rows):
+            self.model.updateSVD(rows.T)
 
     def get_components(self) -> Array:
-        if len(self.held) and self.begun:
-            self.model.updateSVD(self.held.T)
-            self.held = self.held[:0]
+        if len(self.held.rows):
+            self._learn(self.held.rows)
+            self.held = Held()
         return np.asarray(self.model.Q @ np.linalg.svd(self.model.B)[0])
 
 
@@ -237,10 +214,16 @@ class Batch:
 # From a method to a learner
 
 
+def _rival(name: str, K: int, D: int, **options: Any) -> RivalModel:
+    if name not in RIVALS:
+        raise ValueError(f"There is no rival {name!r}: there are {', '.join(RIVALS)}.")
+    return RivalModel(RIVALS[name], K, D, **options)
+
+
 _FAMILIES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "rival": lambda name, K, D, **options: RivalModel(RIVALS[name], K, D, **options),
-        "loop": lambda name, K, D: Loop(name, K),
+        "rows": lambda name, K, D: {"onlinepca": RowByRow}[name](K),
+        "rival": _rival,
         "peer": lambda name, K, D, **options: {"prosvd": ProSVD}[name](K, D, **options),
         "batch": lambda name, K, D: Batch(name, K),
     }
@@ -251,25 +234,16 @@ def build(method: Method, K: int, D: int) -> Learner:
     """A learner for K directions of D features; raises an error that says what is wrong with a class."""
     k = method.times * K
     options = {name: _rows(value, K, D) if isinstance(value, str) and method.kind == PEER else value for name, value in method.options}
-    batch = _rows(method.batch, K, D) if method.batch else None
     family, _, name = method.algorithm.partition(":")
     if method.made is None and family in _FAMILIES:
         model = _FAMILIES[family](name, k, D, **options)
     else:
         make: Callable[..., Any] = method.made or ALGORITHMS.get(method.algorithm) or resolve(method.algorithm)
         model = make(n_components=k, **options) if _by_keyword(make) else make(k, D, **options)
-    return wrap(model, method.by_row, batch, D)
-
-
-def wrap(model: Any, by_row: bool = False, batch: int | None = None, D: int = 0) -> Learner:
-    """One interface for a model of any of the three kinds."""
-    if hasattr(model, "fit_next") or hasattr(model, "fit_block"):
-        if hasattr(model, "get_components"):
-            return Learner(model, by_row)
-        if by_row and hasattr(model, "components_"):
-            return _NextOfEstimator(model, None)
+    if hasattr(model, "get_components") and (hasattr(model, "fit_next") or hasattr(model, "fit_block")):
+        return Learner(model)
     if hasattr(model, "partial_fit"):
-        return EstimatorLearner(model, batch)
+        return EstimatorLearner(model, _rows(method.batch, K, D) if method.batch else None)
     if hasattr(model, "learn_one") and hasattr(model, "transform_one"):
         return DictLearner(model, D)
     missing = [name for name in ("fit_next", "get_components", "partial_fit", "learn_one", "transform_one") if not hasattr(model, name)]
@@ -279,15 +253,9 @@ def wrap(model: Any, by_row: bool = False, batch: int | None = None, D: int = 0)
     )
 
 
-class _NextOfEstimator(EstimatorLearner):
-    """OnlinePCA, row by row."""
-
-    def feed(self, X: Floats) -> None:
-        if not self.fitted:
-            self._fit(X[:1])
-            X = X[1:]
-        for x in X:
-            self.model.fit_next(x)
+def _rows(text: str, K: int, D: int) -> int:
+    """The number that "5K" or "5D" stands for."""
+    return int(text[:-1] or 1) * {"K": K, "D": D}[text[-1]]
 
 
 def _by_keyword(make: Callable[..., Any]) -> bool:
@@ -301,7 +269,7 @@ def resolve(algorithm: str) -> Callable[..., Any]:
     """The class, or the function that makes a model, that ``module:Class`` names."""
     module, _, attribute = algorithm.partition(":")
     if not attribute:
-        known = ", ".join([*BASELINES, *(f"rival:{name}" for name in RIVALS)])
+        known = ", ".join([*ALGORITHMS, *(f"rival:{name}" for name in RIVALS)])
         raise ValueError(f"There is no algorithm {algorithm!r}: name one of {known}, or module:Class for your own.")
     try:
         target: Any = importlib.import_module(module)
@@ -318,8 +286,6 @@ def resolve(algorithm: str) -> Callable[..., Any]:
 
 def check(method: Method, K: int, D: int) -> None:
     """Raise an error that says what is wrong with a method, before anything runs."""
-    if method.algorithm.startswith("rival:") and method.algorithm.partition(":")[2] not in RIVALS:
-        raise ValueError(f"There is no rival {method.algorithm!r}: there are {', '.join(RIVALS)}.")
     try:
         build(method, K, D)
     except ValueError:
@@ -355,7 +321,7 @@ def yours(text: str) -> Method:
             options.append((name, ast.literal_eval(value)))
         except (ValueError, SyntaxError):
             options.append((name, value))
-    kind = OURS if algorithm in BASELINES else PEER if algorithm.startswith("rival:") else YOURS
+    kind = OURS if algorithm in ALGORITHMS else PEER if algorithm.startswith("rival:") else YOURS
     return Method(", ".join([algorithm.rpartition(":")[2], *settings]), algorithm, tuple(options), kind, batch="5K")
 
 
@@ -388,55 +354,33 @@ PAPER = (*FIVE, ONLINE_PCA)
 FAMILY = tuple(Method(rival.title, f"rival:{name}", kind=PEER) for name, rival in RIVALS.items())
 
 
-def contest() -> list[Method]:
-    """The methods of ``psp bench``: ours at their defaults, the in-place loops, and others at several settings each."""
-    return [*_ours(), *_peers()]
-
-
-def _ours() -> Iterator[Method]:
-    for name in BASELINES:
-        yield Method(f"{name.upper()} fit_block", name)
-        yield Method(f"{name.upper()} fit_next", name, by_row=True)
-        yield Method(f"{name.upper()} in-place loop", f"loop:{name}", kind=LOOP, by_row=True)
-    yield replace(fsm(0.6), label="FSM fit_block, γ=0.6")
-    yield replace(ONLINE_PCA, label="OnlinePCA fit")
-    yield replace(ONLINE_PCA, label="OnlinePCA fit_next", by_row=True)
-
-
-def _rows(text: str, K: int, D: int) -> int:
-    """The number that "5K" or "5D" stands for."""
-    return int(text[:-1] or 1) * {"K": K, "D": D}[text[-1]]
-
-
-def _peers() -> Iterator[Method]:
-    """Every setting is named in brackets after the method."""
-
-    def several(name: str, algorithm: str, option: str, sizes: Sequence[str], times: int = 1, **more: Any) -> Iterator[Method]:
-        for size in sizes:
-            told = ", ".join([f"{option} {size}", *(f"{key} {value}" for key, value in more.items()), *["2K cut to K"] * (times - 1)])
-            found = Method(f"{name} ({told})", algorithm, tuple(more.items()), PEER, times=times)
-            yield replace(found, batch=size) if option == "batch" else replace(found, options=((option, size), *found.options))
-
-    incremental = "sklearn.decomposition:IncrementalPCA"
-    yield from several("IncrementalPCA", incremental, "batch", ("K", "5K", "5D"))
-    yield from several("IncrementalPCA", incremental, "batch", ("2K", "5K", "5D"), 2)
-    yield from several("proSVD", "peer:prosvd", "block", ("K", "5K", "20K"))
-    yield from several("proSVD", "peer:prosvd", "block", ("K", "2K", "5K"), 2)
-    yield from FAMILY_AT_DEFAULTS
-    yield from several("AdaOja", "rival:adaoja", "block", ("K", "5K", "20K"))
-    yield from several("AdaOja", "rival:adaoja", "block", ("5K",), 2)
-    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"))
-    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"), iterations=3)
-    yield from several("History PCA", "rival:history_pca", "block", ("5K", "20K"), 2, iterations=3)
-    yield from several("Frequent Directions", "rival:frequent_directions", "sketch", ("4K", "8K"))
-    yield from several("Incremental SVD", "rival:isvd", "block", ("K", "5K"))
-    yield from several("Incremental SVD", "rival:isvd", "block", ("2K",), 2)
-    for solver in ("randomized", "covariance_eigh"):
-        yield Method(f"PCA ({solver})", f"batch:{solver}", kind=MEMORY)
-
-
-FAMILY_AT_DEFAULTS = tuple(
-    replace(method, label=f"{method.label} (default)")
-    for method in FAMILY
-    if not RIVALS[method.algorithm.partition(":")[2]].handles_missing
+_INCREMENTAL = "sklearn.decomposition:IncrementalPCA"
+_SETTINGS: Sequence[tuple[str, str, str, str, int, dict[str, Any]]] = (
+    ("IncrementalPCA", _INCREMENTAL, "batch", "K 5K 5D", 1, {}),
+    ("IncrementalPCA", _INCREMENTAL, "batch", "2K 5K 5D", 2, {}),
+    ("IncrementalPCA", _INCREMENTAL, "batch", "5D", 4, {}),
+    ("proSVD", "peer:prosvd", "block", "K 5K 20K", 1, {}),
+    ("proSVD", "peer:prosvd", "block", "K 2K 5K", 2, {}),
+    ("AdaOja", "rival:adaoja", "block", "K 5K 20K", 1, {}),
+    ("AdaOja", "rival:adaoja", "block", "5K", 2, {}),
+    ("History PCA", "rival:history_pca", "block", "5K 20K", 1, {}),
+    ("History PCA", "rival:history_pca", "block", "5K 20K", 1, {"iterations": 3}),
+    ("History PCA", "rival:history_pca", "block", "5K 20K", 2, {"iterations": 3}),
+    ("Frequent Directions", "rival:frequent_directions", "sketch", "4K 8K", 1, {}),
+    ("Incremental SVD", "rival:isvd", "block", "K 5K", 1, {}),
+    ("Incremental SVD", "rival:isvd", "block", "2K", 2, {}),
 )
+"""Others at several settings: name, algorithm, an option that is a number of rows, its values, directions kept as a multiple of K, more."""
+
+
+def contest() -> list[Method]:
+    """The methods of ``psp bench``: ours at their defaults, others at several settings each, named in brackets, and batch PCA."""
+    found = [*PAPER, Method("OnlinePCA fit_next", "rows:onlinepca")]
+    found += [replace(method, label=f"{method.label} (default)") for method in FAMILY if not RIVALS[method.algorithm[6:]].handles_missing]
+    for name, algorithm, option, sizes, times, more in _SETTINGS:
+        for size in sizes.split():
+            told = [f"{option} {size}", *(f"{key} {value}" for key, value in more.items()), *[f"{times}K cut to K"] * (times > 1)]
+            options = more if option == "batch" else {option: size, **more}
+            batch = size if option == "batch" else ""
+            found.append(Method(f"{name} ({', '.join(told)})", algorithm, tuple(options.items()), PEER, batch, times))
+    return [*found, *(Method(f"PCA ({solver})", f"batch:{solver}", kind=MEMORY) for solver in ("randomized", "covariance_eigh"))]

@@ -219,7 +219,7 @@ def reproduce(
         drawn[name] = pictures.save(_draw(name, mine, records, how.data_home), out / f"{prefix}{name}.png")
         more = (*tables.spreads(mine), *tables.skipped(mine))
         sections.append(Section(figure.title, figure.text, drawn[name], (*figure.tables(mine), *more)))
-        (out / f"{prefix}results_{name}.md").write_text(_results(name, mine, command), encoding="utf-8")
+        (out / f"{prefix}{name}.md").write_text(_results(name, mine, command), encoding="utf-8")
         rows += mine
     verdicts = judge(rows)
     report = write_page(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.datasets.images import ImageLayout
-from online_psp.suite.methods import LOOP, MEMORY, OURS, PEER, YOURS
+from online_psp.suite.methods import MEMORY
 from online_psp.suite.rows import Row, by, distinct, median, select
 from online_psp.suite.speed import METRIC, WAYS
 from online_psp.suite.tables import EXACT, SPREAD, chosen_moments, curves_of, kind_of, scores, spent
@@ -36,7 +36,6 @@ COLOURS: Mapping[str, str] = {
 }
 _MORE_COLOURS = ("#7F3C8D", "#A5AA99", "#3969AC", "#80BA5A", "#E68310", "#CF1C90", "#8C6D31", "#4B4B8F", "#66C2A5", "#B15928")
 _CURVE_MARKERS: Mapping[str, str] = {"IPCA": "s", "CCIPCA": "D", "FSM γ=0.6": "o", "FSM γ=1.5": "^", "FSM γ=2.0": "v", "OnlinePCA": "*"}
-_KIND_MARKERS: Mapping[str, str] = {OURS: "o", LOOP: "x", PEER: "s", MEMORY: "D", YOURS: "*"}
 _WAY_TITLES = {"published": "as published, one at a time", "fit_next": "fit_next, one at a time", "fit_block": "fit_block, in blocks"}
 _FLOOR = 1e-6
 _SETTINGS = {
@@ -275,43 +274,48 @@ def evaluation(rows: Sequence[Row]) -> Figure:
 
 
 def error_against_time(rows: Sequence[Row]) -> Figure:
-    """Error against time per sample, lower left is better: one panel for each set and track, one colour for each family of methods.
+    """Error against time per sample on one set and track, lower left is better; names stand at the right, in the order of the errors.
 
-    Settings of one method are joined by a line: ways of running one algorithm differ in time alone. Errors below 1e-6 are rounding, and
-    drawn at the lower edge.
+    Each point is a setting of a method. A line joins the settings that none of the same method beats in both; the others are faint.
+    Errors below 1e-6 are rounding, and drawn at the lower edge.
     """
-    from matplotlib.lines import Line2D
-
-    panels = by(rows, "data", "track", "N", "D", "rho", "K")
-    families = list(dict.fromkeys(family_of(label) for label in distinct(rows, "label")))
-    colours, columns = colours_of(families), min(3, len(panels))
-    lines = -(-len(panels) // columns)
+    first, families = rows[0], dict[str, list[tuple[float, float]]]()
+    for label, score in scores(rows).items():
+        family = label.partition(" (")[0] + (", all rows in memory" if kind_of(rows, label) == MEMORY else "")
+        families.setdefault(family, []).append((1e6 * spent(rows, label), max(score.value, _FLOOR)))
     with style():
-        figure = new_figure(max(4.6 * columns, 7.5), 4.0 * lines + 0.25 * -(-len(families) // 4) + 0.6)
-        grid = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axes in grid[len(panels) :]:
-            axes.set_axis_off()
-        for axes, ((data, track, N, D, _, K), mine) in zip(grid, panels.items(), strict=False):
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            found = {label: (1e6 * spent(mine, label), max(score.value, _FLOOR)) for label, score in scores(mine).items()}
-            for family in families:
-                points = sorted((place, kind_of(mine, label)) for label, place in found.items() if family_of(label) == family)
-                if points:
-                    axes.plot(*zip(*(place for place, _ in points), strict=True), color=colours[family], linewidth=0.9, alpha=0.5)
-                for (x, y), kind in points:
-                    axes.plot([x], [y], _KIND_MARKERS[kind], color=colours[family], markersize=6 if kind == OURS else 4)
-            name = plain(Path(data).name) + (f", {track}" if track else "")
-            axes.set_title(f"{name}\n{N:,} × {D}, K = {K}", fontsize=9)
-            axes.set_xlabel("µs per sample")
-            axes.set_ylabel("error")
-        kinds = [kind for kind in _KIND_MARKERS if kind in distinct(rows, "kind")]
-        handles = [Line2D([], [], color=colours[family], label=plain(family)) for family in families]
-        handles += [Line2D([], [], linestyle="", color="0.25", marker=_KIND_MARKERS[kind], label=kind) for kind in kinds]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
+        figure = new_figure(8.0, max(4.2, 0.24 * len(families) + 1.0))
+        axes = figure.subplots()
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for family, colour in colours_of(families).items():
+            points = sorted(families[family])
+            best = [point for i, point in enumerate(points) if all(point[1] < other[1] for other in points[:i])]
+            axes.plot(*zip(*best, strict=True), "o-", color=colour, linewidth=1.2, markersize=9 if family == "OnlinePCA" else 5)
+            axes.plot(*zip(*points, strict=True), "o", color=colour, alpha=0.25, markersize=4)
+        low, high = np.log(axes.get_ylim())
+        ends = {family: min(points, key=lambda point: point[1]) for family, points in families.items()}
+        ends = dict(sorted(ends.items(), key=lambda item: item[1][1]))  # from below
+        wanted = [float((np.log(y) - low) / (high - low)) for _, y in ends.values()]
+        for (family, end), place in zip(ends.items(), _apart(wanted, 0.055), strict=True):
+            colour, arrow = colours_of(families)[family], {"arrowstyle": "-", "linewidth": 0.5, "alpha": 0.6}
+            arrow["color"] = colour
+            axes.annotate(plain(family), end, (1.03, place), textcoords="axes fraction", color=colour, va="center", arrowprops=arrow)
+        track = f", {first.track}" if first.track else ""
+        axes.set_title(f"{plain(Path(first.data).name)}{track}: {first.N:,} × {first.D}, K = {first.K}")
+        axes.set_xlabel("µs per sample")
+        axes.set_ylabel("error")
     return figure
 
 
-def family_of(label: str) -> str:
-    """The method without its setting: "FSM" of "FSM fit_block", "AdaOja" of "AdaOja (block 5K)"."""
-    return label.partition(" (")[0].partition(" fit")[0].partition(" in-place")[0]
+def _apart(places: Sequence[float], least: float) -> list[float]:
+    """Ascending places from 0 to 1, moved apart by at least so much."""
+    least = min(least, 1.0 / max(1, len(places) - 1))
+    found = list[float]()
+    for place in places:
+        found.append(max(place, found[-1] + least) if found else max(0.0, place))
+    top = 1.0
+    for i in reversed(range(len(found))):
+        found[i] = top = min(found[i], top)
+        top -= least
+    return found

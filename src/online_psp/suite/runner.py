@@ -24,10 +24,10 @@ import numpy as np
 from joblib.externals.loky import process_executor
 
 from online_psp.suite.data import Problem, problem
-from online_psp.suite.measure import GROWTH, PEAK, Trial, measure
+from online_psp.suite.measure import GROWTH, PEAK, Trial
 from online_psp.suite.methods import OURS, PEER, build
 from online_psp.suite.rows import Row, append_rows, code_digest, finished, origin, read_rows, stamped, write_rows
-from online_psp.suite.speed import Timing, time_steady
+from online_psp.suite.speed import Timing
 
 Record: TypeAlias = Trial | Timing
 
@@ -47,8 +47,6 @@ class How:
         Whether every method has a process of its own, that does not hold the rows: for memory, and for methods that may crash.
     timeout : float or None
         Most seconds that a trial may take.
-    resume : bool
-        Whether rows of an earlier run are kept, if the same code has measured them and they are not of a user's algorithm.
     data_home : str or Path or None
         Folder of the data sets.
     progress : bool
@@ -58,7 +56,6 @@ class How:
     jobs: int = 1
     apart: bool = False
     timeout: float | None = None
-    resume: bool = True
     data_home: str | Path | None = None
     progress: bool = False
 
@@ -72,13 +69,14 @@ class How:
 def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> list[Row]:
     """Run records; their rows are added to a CSV file as they come, and are in the order of the records at the end.
 
-    Records that the file already has are not run again. Rows that other code has measured are moved to a file beside it.
+    Records that the file already has are not run again, except those of a user's algorithm. Rows that other code or another processor has
+    measured are moved to a file beside it.
     """
     how, path = how or How(), Path(path)
     origin()  # of the code that runs now: files may change before the end
-    have = finished(_fresh(path)) if how.resume else {}
+    have = finished(_fresh(path))
     for record in records:
-        if isinstance(record, Trial) and record.again:
+        if record.again:
             have.pop(record.key, None)
     missing, begun = [record for record in records if record.key not in have], False
     with ExitStack() as stack:
@@ -102,9 +100,9 @@ def run(records: Sequence[Record], path: str | Path, how: How | None = None) -> 
 
 
 def _fresh(path: Path) -> list[Row]:
-    """The rows of a file that this code has measured; the others are set aside."""
-    rows = read_rows(path)
-    fresh, stale = ([row for row in rows if (row.code == code_digest()) is own] for own in (True, False))
+    """The rows of a file that this code has measured on this processor; the others are set aside."""
+    rows, here = read_rows(path), (code_digest(), origin()["cpu"])
+    fresh, stale = ([row for row in rows if ((row.code, row.cpu) == here) is own] for own in (True, False))
     if stale:
         aside = path.with_name(path.name + ".stale")  # not .csv, so that nobody collects it by its ending
         write_rows(aside, [*read_rows(aside), *stale])
@@ -119,9 +117,9 @@ def _outcomes(records: Sequence[Record], how: How, folder: Path) -> Generator[tu
     """Run records, and give their outcomes as they come."""
     if how.jobs == 0:
         for record in records:
-            yield record, [row for row in _here(record, None, how.data_home) if row.metric not in (PEAK, GROWTH)]
+            yield record, [row for row in record.measured(None, how.data_home) if row.metric not in (PEAK, GROWTH)]
         return
-    jobs = 1 if any(isinstance(record, Timing) for record in records) else how.jobs  # timings run alone
+    jobs = 1 if any(record.alone for record in records) else how.jobs
     lanes, stored = _lanes(records, jobs, how.apart), _Stored(folder, how.data_home) if how.apart else None
     workers = [_Worker(how.timeout) for _ in lanes]
     done: queue.SimpleQueue[tuple[Record, list[Row]] | BaseException] = queue.SimpleQueue()
@@ -152,16 +150,9 @@ def _lanes(records: Sequence[Record], jobs: int, apart: bool) -> list[list[Recor
     """What shares a process, one after the other: the trials of a method, or what is dealt out by the rows that trials have in common."""
     groups: dict[Any, list[Record]] = {}
     for record in records:
-        shared = (record.D, record.K) if isinstance(record, Timing) else record.method if apart else (record.data, record.K, record.seed)
-        groups.setdefault(shared, []).append(record)
+        groups.setdefault(record.shared(apart), []).append(record)
     several = list(groups.values())
     return several if apart else [lane for i in range(jobs) if (lane := [record for group in several[i::jobs] for record in group])]
-
-
-def _here(record: Record, given: Problem | None, data_home: str | Path | None) -> list[Row]:
-    if isinstance(record, Timing):
-        return time_steady(record)
-    return measure(record, given or problem(record.data, record.K, record.seed, record.track, data_home))
 
 
 class _Stored:
@@ -172,9 +163,9 @@ class _Stored:
         self._lock = threading.Lock()
 
     def __call__(self, record: Record) -> Problem | None:
-        if isinstance(record, Timing):
+        which = record.rows_of
+        if which is None:
             return None
-        which = (record.data, record.K, record.seed, record.track)
         with self._lock:
             if which not in self._made:
                 found = problem(*which, self._data_home)
@@ -212,7 +203,7 @@ class _Worker:
         """The outcome of a record; that its process was killed, or took too long, is a failure."""
         try:
             self.ask(partial(_ready, record), _START_SECONDS)
-            found: list[Row] = self.ask(lambda: _here(record, given, data_home), self._timeout)
+            found: list[Row] = self.ask(partial(record.measured, given, data_home), self._timeout)
             return found
         except PassedError:
             reason = f"stopped: it took more than {self._timeout:g} s"
@@ -220,8 +211,6 @@ class _Worker:
             reason = " ".join(str(error).split())
             reason = "its process was killed" + (f" by {reason[at:].split(')')[0]})" if (at := reason.find("SIG")) >= 0 else "")
         self.end()
-        if isinstance(record, Timing):
-            raise RuntimeError(f"{record.title}: {reason}. What was done is saved.")
         return record.failure(reason)
 
     def ask(self, function: Callable[[], Any], timeout: float | None) -> Any:
@@ -240,15 +229,6 @@ class _Worker:
         self._pool = None
         if pool is not None:
             pool.shutdown(wait=True, kill_workers=True)
-
-
-def apart(function: Callable[[], Any], timeout: float | None = None) -> Any:
-    """What a function gives in a process of its own, so that its memory and its threads are its own."""
-    worker = _Worker(timeout)
-    try:
-        return worker.ask(function, timeout)
-    finally:
-        worker.end()
 
 
 def _progress(shown: bool) -> Any:

@@ -24,7 +24,7 @@ from online_psp.engine.types import Floats
 from online_psp.suite.baselines import BASELINES
 from online_psp.suite.data import GENERATED
 from online_psp.suite.measure import digest
-from online_psp.suite.rows import DONE, Row, installed_bytes
+from online_psp.suite.rows import DONE, FAILED, Row, installed_bytes
 
 WAYS = ("published", "fit_next", "fit_block")
 FLOORS: Mapping[str, str] = MappingProxyType({"fit_next": "floor of a row", "fit_block": "floor of a block"})
@@ -60,7 +60,6 @@ class Timing:
     samples: int = 10
     budget: float = 5.0
     seed: int = 0
-    dtype: str = "float64"
 
     @property
     def key(self) -> str:
@@ -71,6 +70,20 @@ class Timing:
     def title(self) -> str:
         """What is running, for people."""
         return f"{self.study} D={self.D} K={self.K} {self.algorithm.upper()} {self.way}"
+
+    again, alone, rows_of = False, True, None
+
+    def shared(self, apart: bool) -> object:
+        """What it has in common with the timings that run in the same process."""
+        return self.D, self.K
+
+    def measured(self, given: object, data_home: object) -> list[Row]:
+        """Its rows."""
+        return time_steady(self)
+
+    def failure(self, reason: str) -> list[Row]:
+        """The rows of a timing whose process was killed."""
+        return [self.row(0, FAILED, float("nan"), reason), self.row(0, DONE, 0.0)]
 
     def row(self, run: int, metric: str, value: float, note: str = "", samples: int = 0) -> Row:
         """A row of this timing; its t is the number of the run, its N the samples of it."""
@@ -120,14 +133,14 @@ _stream = lru_cache(maxsize=1)(_Stream)
 
 
 @lru_cache(maxsize=1)
-def _model(algorithm: str, D: int, K: int, seed: int, dtype: str) -> Any:
+def _model(algorithm: str, D: int, K: int, seed: int) -> Any:
     """A model in its steady state, with which `fit_next` and `fit_block` go on: to start it can take longer than to time it."""
-    compiles, rows = ALGORITHMS[algorithm](4, 64, dtype=np.dtype(dtype)), np.random.default_rng(0).standard_normal((600, 64)).astype(dtype)
+    compiles, rows = ALGORITHMS[algorithm](4, 64), np.random.default_rng(0).standard_normal((600, 64))
     compiles.fit_block(rows[:500])
     for row in rows[500:]:
         compiles.fit_next(row)
     stream = _stream(D, K, seed)
-    return ALGORITHMS[algorithm](K, D, dtype=np.dtype(dtype), **BASELINES[algorithm].steady(stream.Q, stream.variances))
+    return ALGORITHMS[algorithm](K, D, **BASELINES[algorithm].steady(stream.Q, stream.variances))
 
 
 def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
@@ -135,10 +148,10 @@ def _act(timing: Timing) -> Callable[[float], tuple[float, int]]:
     D, K = timing.D, timing.K
     stream = _stream(D, K, timing.seed)
     if timing.way in ("fit_next", "fit_block"):
-        model = _model(timing.algorithm, D, K, timing.seed, timing.dtype)
+        model = _model(timing.algorithm, D, K, timing.seed)
         by_row = timing.way == "fit_next"
         learn, rows = (model.fit_next, _SINGLE) if by_row else (model.fit_block, _BLOCK)
-        return lambda deadline: _over(learn, stream.draw(rows).astype(timing.dtype, copy=False), by_row, np.inf)
+        return lambda deadline: _over(learn, stream.draw(rows), by_row, np.inf)
     if timing.way == "published":
         _model.cache_clear()  # two bases are enough
         baseline = BASELINES[timing.algorithm]

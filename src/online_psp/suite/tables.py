@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from online_psp.suite.measure import GROWTH, PEAK
 from online_psp.suite.methods import MEMORY
 from online_psp.suite.rows import DONE, FAILED, SCORE, Interval, Row, by, distinct, interval, median, medians, select
-from online_psp.suite.speed import METRIC, WAYS
+from online_psp.suite.speed import FLOORS, METRIC, WAYS
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -85,18 +85,25 @@ def between(found: Interval) -> str:
 
 
 def timings(rows: Sequence[Row]) -> list[Table]:
-    """Microseconds per sample, and how many times faster than as published."""
+    """Microseconds per sample, how many times faster than as published, and how many times the floor, where that was timed."""
     tables = []
-    header = ("K", "algorithm", *(f"{way}, µs" for way in WAYS), "fit_next faster by", "fit_block faster by", "runs × samples")
     for (D,), panel in by(select(rows, metric=METRIC), "D").items():
-        lines = []
-        for (K, algorithm), mine in by(panel, "K", "algorithm").items():
+        lines, floored = [], any(row.kind in FLOORS.values() for row in panel)
+        for (K, algorithm), mine in by([row for row in panel if row.algorithm], "K", "algorithm").items():
             runs = [select(mine, kind=way) for way in WAYS]
-            taken = [median(row.value for row in some) for some in runs]
-            gains = [f"{taken[0] / seconds:.1f}×" if not math.isnan(taken[0] / seconds) else "–" for seconds in taken[1:]]
-            lines.append((str(K), algorithm.upper(), *map(micro, taken), *gains, " / ".join(map(_extent, runs))))
-        tables.append(Table(f"Time per sample, D = {D}, one thread, median of runs", header, tuple(lines)))
+            published, *ours = (median(row.value for row in some) for some in runs)
+            gains = [_times(published, seconds) for seconds in ours]
+            floors = [median(row.value for row in select(panel, K=K, kind=FLOORS[way])) for way in WAYS[1:]] if floored else []
+            gains += [_times(seconds, floor) for seconds, floor in zip(ours, floors, strict=floored)]
+            lines.append((str(K), algorithm.upper(), *map(micro, (published, *ours)), *gains, " / ".join(map(_extent, runs))))
+        header = ("K", "algorithm", *(f"{way}, µs" for way in WAYS), "fit_next faster by", "fit_block faster by")
+        header += ("fit_next, floors", "fit_block, floors") if floored else ()
+        tables.append(Table(f"Time per sample, D = {D}, one thread, median of runs", (*header, "runs × samples"), tuple(lines)))
     return tables
+
+
+def _times(one: float, other: float) -> str:
+    return "–" if math.isnan(one / other) else f"{one / other:.1f}×"
 
 
 def _extent(runs: Sequence[Row]) -> str:
@@ -220,6 +227,22 @@ def notes(rows: Sequence[Row], label: str) -> str:
 def comparison(rows: Sequence[Row]) -> list[Table]:
     """Error, time and memory of every method, best first, one table for each set and track; and what failed."""
     return [*map(board_table, by(rows, "data", "track", "D", "K").values()), *skipped(rows)]
+
+
+def across(rows: Sequence[Row]) -> list[Table]:
+    """Errors, and times, of every method on all tracks and at all levels of noise: a table each for each set that has several."""
+    found = []
+    for (data, N, D, K), mine in by(rows, "data", "N", "D", "K").items():
+        places, several = by(mine, "rho", "track"), len(distinct(mine, "rho")) > 1
+        if len(places) == 1:
+            continue
+        header = ("method", *(", ".join([*[f"ρ={rho:g}"] * several, track or "plain"]) for rho, track in places))
+        errors = medians(select(mine, metric=SCORE), "rho", "track")
+        title, labels = f"{Path(data).name}, {N:,} × {D}, K = {K}", distinct(mine, "label")
+        lines = [(label, *(number(errors.get(place, {}).get(label, math.nan)) for place in places)) for label in labels]
+        times = [(label, *(micro(spent(some, label)) for some in places.values())) for label in labels]
+        found += [Table(f"{title}: error", header, tuple(lines)), Table(f"{title}: µs per sample", header, tuple(times))]
+    return found
 
 
 def board_table(mine: Sequence[Row]) -> Table:

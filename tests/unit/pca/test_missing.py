@@ -312,3 +312,16 @@ def test_features_that_the_others_do_not_predict_are_named_once() -> None:
     with pytest.warns(UserWarning, match=r"columns 7\) are not predicted"):
         model.impute(H)
     model.impute(H)  # a second warning would be an error
+
+
+def test_features_of_a_stretch_are_not_filled_with_false_confidence() -> None:
+    """Neighbours vary together beyond what four components show, so that little is known of a stretch of absent ones."""
+    rng, at = np.random.default_rng(32), np.arange(200)
+    values, vectors = np.linalg.eigh(np.exp(-np.abs(at[:, np.newaxis] - at) / 8.0))
+    X = rng.standard_normal((3000, 200)) * np.sqrt(values) @ vectors.T
+    H = X.copy()
+    H[800:2200, :60] = np.nan
+    model = OnlinePCA(4, oversample=8, missing="impute").fit(H)
+    missing = np.isnan(H)
+    filled, mean = (model.impute(H) - X)[missing], (X - model.mean_)[missing]
+    assert np.linalg.norm(filled) < 1.05 * np.linalg.norm(mean), "filled values must be no worse than the mean"

@@ -128,11 +128,23 @@ def test_so_many_values_are_missing(track: Track) -> None:
     np.testing.assert_array_equal(spoiled[~holes], X[~holes])
 
 
-def test_gross_rows_are_gross_and_few_and_sorted_rows_are_the_same_rows() -> None:
-    spoiled, _, X, V = on(Track("outliers", 0.1))
-    gross = np.linalg.norm(spoiled, axis=1) > 15 * np.linalg.norm(X, axis=1).mean()
-    assert 0.05 < gross.mean() < 0.15
-    np.testing.assert_array_equal(spoiled[~gross], X[~gross])
-    ordered = on(Track("sorted"))[0]
+@pytest.mark.parametrize("kind", ["outliers", "outliers-clump", "outliers-first", "outliers-along"])
+def test_gross_rows_are_gross_and_few_and_the_truth_is_that_of_the_others(kind: str) -> None:
+    spoiled, present, X, _ = on(Track(kind, 0.1))
+    wrong = (spoiled != X).any(axis=1)
+    assert wrong.sum() == 40
+    lengths = np.linalg.norm(spoiled[wrong], axis=1) / np.linalg.norm(X, axis=1).mean()
+    assert np.median(lengths) > 10
+    where = np.flatnonzero(wrong)
+    assert (where[-1] - where[0] == 39) == (kind in ("outliers-clump", "outliers-first"))
+    assert np.linalg.matrix_rank(spoiled[wrong], tol=1e-6) == (1 if kind == "outliers-along" else 40)
+    assert subspace_error(present(1), np.linalg.svd(X[~wrong])[2][:3].T) < 1e-9
+
+
+def test_a_stretch_is_a_stretch_and_sorted_rows_are_the_same_rows() -> None:
+    holes = np.isnan(on(Track("missing-stretch", 0.25))[0])
+    assert holes[100:300, :10].all()
+    assert holes.sum() == 200 * 10
+    ordered, _, X, V = on(Track("sorted"))
     assert (np.diff(ordered @ V[:, 0]) >= 0).all()
     np.testing.assert_array_equal(np.sort(ordered[:, 0]), np.sort(X[:, 0]))

@@ -84,12 +84,19 @@ def test_methods_run_on_tracks(family: bool) -> None:
         assert labels == {row.label for row in select(found, track=track, metric="score")}, track
 
 
-def test_built_in_results_are_kept_with_resume_only(X: Floats, tmp_path: Path) -> None:
+def test_built_in_results_are_kept(X: Floats, tmp_path: Path) -> None:
     first = evaluate(X, K=2, plan=replace(QUICK, trials=1), out=tmp_path).rows
-    again = evaluate(X, K=2, plan=replace(QUICK, trials=1, resume=True), out=tmp_path).rows
-    assert again == first
-    evaluate(X, K=2, algorithms={"mine": Mine}, plan=replace(QUICK, trials=1), out=tmp_path)
+    again = evaluate(X, K=2, algorithms={"mine": Mine}, plan=replace(QUICK, trials=1), out=tmp_path).rows
+    assert [row for row in again if row.label != "mine"] == first
     assert set(distinct(read_rows(tmp_path / "rows.csv"), "label")) > {"mine", "IPCA"}
+
+
+def test_several_tracks_have_one_table_of_all_errors() -> None:
+    result = evaluate("spiked:D=8,K=2,N=30", algorithms={"mine": Mine}, plan=replace(ALONE, tracks=("drift", "sorted")))
+    first = result.tables()[0]
+    assert first.header == ("method", "drift-rotation", "drift-switch", "sorted")
+    assert [line[0] for line in first.lines] == ["mine"]
+    assert float(first.lines[0][3]) == pytest.approx(select(result.rows, track="sorted", metric="score")[0].value, rel=0.01)
 
 
 def test_names_are_text_wherever_they_are_shown(X: Floats, tmp_path: Path) -> None:

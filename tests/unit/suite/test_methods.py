@@ -42,13 +42,9 @@ def test_labels_are_distinct() -> None:
     assert len(labels) == len(set(labels))
 
 
-@pytest.mark.parametrize("name", ["fsm", "sm", "ipca", "ccipca"])
-def test_the_in_place_loop_and_both_ways_of_this_package_agree(name: str) -> None:
-    block, row, loop = (
-        learned(Method("m", algorithm, by_row=by_row)) for algorithm, by_row in ((name, False), (name, True), (f"loop:{name}", True))
-    )
-    assert subspace_error(block, row) < 1e-9
-    assert subspace_error(block, loop) < 1e-9
+def test_online_pca_row_by_row_is_online_pca_in_blocks() -> None:
+    row, block = (next(method for method in contest() if method.label == label) for label in ("OnlinePCA fit_next", "OnlinePCA"))
+    assert subspace_error(learned(row), learned(block)) < 1e-9
 
 
 def test_estimators_get_equal_batches_whatever_comes_in_and_whoever_looks() -> None:

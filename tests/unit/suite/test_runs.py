@@ -51,7 +51,7 @@ def test_a_record_is_identified_by_all_that_matters() -> None:
         trial(fsm(0.6)),
         trial(data=parse("spiked:D=20,K=3,rho=0.1,N=200")),
     ]
-    others += [trial(jitter=1), trial(scored=True), trial(Method("FSM γ=2.0", "fsm", (("gamma", 2.0),), by_row=True))]
+    others += [trial(jitter=1), trial(scored=True), trial(Method("FSM γ=2.0", "fsm", (("gamma", 2.0),), times=2))]
     assert trial().key == trial().key
     assert len({other.key for other in [*others, trial()]}) == len(others) + 1
 
@@ -68,6 +68,12 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
     ]
     assert [row for row in again if row.seed == 0] == [row for row in whole if row.seed == 0], "the first is not run again"
     assert read_rows(path) == again
+
+
+def test_rows_of_another_processor_are_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    write_rows(path, [replace(row, cpu="another") for row in run([trial()], path, HERE)])
+    assert "another" not in {row.cpu for row in run([trial()], path, HERE)}
 
 
 def test_rows_of_other_code_are_set_aside_and_never_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +107,13 @@ def test_the_digest_follows_the_files_that_measure(tmp_path: Path, monkeypatch: 
 def test_rows_of_ones_own_algorithm_are_always_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code may have changed while its name stays."""
     path, asked, measured = tmp_path / "rows.csv", [trial(yours("tests.somebodys:Mine")), trial()], list[str]()
+    plain = measure.measure
 
     def told(each: Trial, data: Problem) -> Any:
         measured.append(each.method.label)
-        return measure.measure(each, data)
+        return plain(each, data)
 
-    monkeypatch.setattr(runner, "measure", told)
+    monkeypatch.setattr(measure, "measure", told)
     run(asked, path, HERE)
     run(asked, path, HERE)
     assert measured == ["Mine", "FSM γ=2.0", "Mine"]

@@ -216,7 +216,7 @@ def test_a_set_that_never_comes_to_two_tenths_counts_against() -> None:
     one = [*picture_rows("yale", (0.9, 0.19), (15.0, 35.0)), *picture_rows("orl", (0.9, 0.4), (15.0, 35.0))]
     found = CLAIMS["0.2 looks like batch"](one)
     assert found.outcome == verdicts.FAILS, "one of two is not more than half"
-    assert "ORL: never below 0.40" in found.evidence
+    assert "ORL, never below 0.40" in found.evidence
 
 
 def test_orderings_need_trials_enough_to_tell() -> None:
@@ -273,7 +273,7 @@ def test_four_curves_are_not_the_papers_five() -> None:
 
 
 def test_exponents_are_those_of_the_rows() -> None:
-    found = verdicts.slopes(timing_rows(EXPONENTS, SCALE), "sm", "published")
+    found = verdicts.slopes(timing_rows(EXPONENTS, SCALE), "sm")
     assert found[8192] == pytest.approx((1.9, 1.9))
     assert math.isclose(verdicts.seconds(timing_rows(EXPONENTS, SCALE))[8192, 64]["fsm"], 64e-6)
 

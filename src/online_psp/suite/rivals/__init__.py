@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from online_psp.suite.rivals.rival import Rival, RivalModel
+from online_psp.suite.rivals.rival import Held, Rival, RivalModel
 
 _FILES = (
     "oja",
@@ -21,4 +21,4 @@ _FILES = (
 
 RIVALS: dict[str, Rival] = {name: import_module(f"{__name__}.{name}").RIVAL for name in _FILES}
 
-__all__ = ["RIVALS", "Rival", "RivalModel"]
+__all__ = ["RIVALS", "Held", "Rival", "RivalModel"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,21 @@ def orthonormal(U: Floats) -> Floats:
     return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 
 
+class Held:
+    """Rows that do not fill a block yet."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((0, 0))
+
+    def whole(self, X: Floats, size: int) -> Iterator[Floats]:
+        """The blocks of `size` rows that are full with X, (n, D); the other rows are kept."""
+        rows = np.concatenate([self.rows, X]) if len(self.rows) else X
+        end = len(rows) - len(rows) % size
+        self.rows = rows[end:].copy()
+        for at in range(0, end, size):
+            yield rows[at : at + size]
+
+
 class RivalModel:
     """A rival that is fed with any number of rows at a time: it holds those that do not fill a block.
 
@@ -57,21 +72,20 @@ class RivalModel:
         self.K, self.handles_missing = K, rival.handles_missing
         self._rival, self._options = rival, options
         self._rows = rival.block(K) if block is None else block
-        self._held: Floats | None = None
+        self._held = Held()
         self._state: Any = None
 
     def fit_block(self, X: ArrayLike) -> None:
         """Learn from n rows, (n, D)."""
         rows = np.asarray(X, dtype=np.float64)
-        if self._held is not None:
-            rows = np.concatenate([self._held, rows])
-        if self._state is None and len(rows) >= self.K:
+        if self._state is None:
+            rows, self._held = np.concatenate([self._held.rows, rows]) if len(self._held.rows) else rows, Held()
+            if len(rows) < self.K:
+                self._held.rows = rows.copy()
+                return
             self._state = self._rival.start(rows, self.K)
-        whole = 0 if self._state is None else len(rows) - len(rows) % self._rows
-        size = whole if self._rows == 1 else self._rows
-        for at in range(0, whole, max(1, size)):
-            self._state = self._step(rows[at : at + size])
-        self._held = rows[whole:].copy()
+        for block in [rows] if self._rows == 1 else self._held.whole(rows, self._rows):
+            self._state = self._step(block)
 
     def fit_next(self, x: ArrayLike) -> None:
         """Learn from one row, (D,)."""
@@ -79,11 +93,12 @@ class RivalModel:
 
     def get_components(self) -> Floats:
         """The subspace, (D, K), with the rows that do not fill a block."""
-        if self._held is None:
-            raise ValueError("There is no basis before the first row.")
+        held = self._held.rows
         if self._state is None:
-            return first_basis(np.pad(self._held, ((0, self.K - len(self._held)), (0, 0))), self.K)
-        return self._rival.basis(self._step(self._held) if len(self._held) else self._state)
+            if not len(held):
+                raise ValueError("There is no basis before the first row.")
+            return first_basis(np.pad(held, ((0, self.K - len(held)), (0, 0))), self.K)
+        return self._rival.basis(self._step(held) if len(held) else self._state)
 
     def _step(self, rows: Floats) -> Any:
         return self._rival.step(self._state, rows, **self._options)
