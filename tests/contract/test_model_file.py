@@ -110,6 +110,9 @@ def test_what_else_a_model_has_is_kept(tmp_path: Path) -> None:
     assert list(loaded.feature_names_in_) == list("abcdef")
     assert loaded.n_components == 0.8
     np.testing.assert_array_equal(loaded.transform(frame), model.transform(frame))
+    timed = OnlinePCA(2, half_life=np.timedelta64(5_000_000_000, "ns"))
+    timed.save(tmp_path / "timed.psp")
+    assert OnlinePCA.load(tmp_path / "timed.psp").half_life == "5.0s"
     new = OnlinePCA(7)
     new.save(tmp_path / "new.psp")
     assert not OnlinePCA.load(tmp_path / "new.psp").__sklearn_is_fitted__()
@@ -241,7 +244,7 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "m.psp"
     OnlinePCA(3).fit(rows(50, 8)).save(path)
     data = path.read_bytes()
-    path.write_bytes(data.replace(b'\\"version\\":%d' % model_file.VERSION, b'\\"version\\":7'))
+    path.write_bytes(data.replace(b'\\"version\\": %d' % model_file.VERSION, b'\\"version\\": 7'))
     with pytest.raises(ModelFileError, match=r"version 7.*upgrade"):
         OnlinePCA.load(path)
     save_file({"x": np.zeros(3)}, path)
@@ -254,6 +257,17 @@ def test_versions_and_foreign_files(tmp_path: Path) -> None:
             OnlinePCA.load(path)
     with pytest.raises(IsADirectoryError):
         OnlinePCA.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.mean", "model.basis", "buffer.rows"])
+def test_shapes_must_go_together(tmp_path: Path, name: str) -> None:
+    """Compiled kernels do not look where an array ends."""
+    path = tmp_path / "m.psp"
+    OnlinePCA(3, oversample=3).fit(rows(450, 70)).save(path)
+    found = model_file.read(path)
+    model_file.write(path, found._replace(arrays={**found.arrays, name: found.arrays[name][..., :-1]}))
+    with pytest.raises(ModelFileError, match="cannot be used as a model"):
+        OnlinePCA.load(path)
 
 
 # Files of this format, written once, still load and go on

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from online_psp import OnlinePCA
-from online_psp.io import files, runs
-from online_psp.io.files import OutputReplacedError
+from online_psp.io import files
 from tests.command import PSP, data, psp, write_csv
 
 
@@ -57,85 +56,6 @@ def test_another_name_of_the_output_keeps_what_it_had(tmp_path: Path) -> None:
 def test_a_name_that_is_too_long_is_found_before_the_first_row(tmp_path: Path) -> None:
     with pytest.raises(files.OutputError, match="File name too long"), files.claimed(tmp_path / ("n" * 252 + ".psp")):
         pass
-
-
-# Somebody else
-
-
-def test_an_output_that_somebody_else_writes_during_a_run_is_left_alone(tmp_path: Path) -> None:
-    source, model = rows(tmp_path), tmp_path / "m.psp"
-
-    def interfere(run: runs.Run) -> None:
-        if run.row == 300:
-            model.unlink(missing_ok=True)
-            model.write_text("precious")
-
-    with pytest.raises(OutputReplacedError, match=r"m\.psp was written by somebody else .* is in .*m-2\.psp"):
-        runs.fit_stream(source, model, OnlinePCA(2), block=100, checkpoint_every=100, report=interfere)
-    assert model.read_text() == "precious"
-    kept = runs.reopen(tmp_path / "m-2.psp")
-    assert kept.row == kept.model.n_samples_seen_ == 400
-    runs.fit_stream(source, tmp_path / "whole.psp", OnlinePCA(2), block=100)
-    runs.fit_stream(source, tmp_path / "m-2.psp", resume=True)
-    assert (tmp_path / "m-2.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
-    assert sorted(os.listdir(tmp_path)) == ["m-2.psp", "m.psp", "whole.psp", "x.npy"]
-
-
-_WRITERS: dict[str, tuple[str, ...]] = {
-    "out.npy": ("transform", "m.psp", "x.npy"),
-    "out.csv": ("score", "m.psp", "x.npy"),
-    "out.parquet": ("impute", "m.psp", "x.npy"),
-    "out.psp": ("merge", "m.psp", "m.psp"),
-    "out.png": ("plot", "m.psp"),
-}
-
-
-@pytest.mark.parametrize(("name", "present"), [*zip(_WRITERS, ["new", "present", "new", "present", "new"], strict=True)])
-def test_no_writer_replaces_what_somebody_else_has_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, present: str
-) -> None:
-    """As `psp fit`: at the last moment too, with --force too, and what took long to compute is kept under another name."""
-    rows(tmp_path)
-    OnlinePCA(2).fit(data(50, 6)).save(tmp_path / "m.psp")
-    output, beside = tmp_path / name, tmp_path / name.replace(".", "-2.")
-    if present == "present":
-        output.write_text("older")
-    fsync = os.fsync
-
-    def interfere(descriptor: int) -> None:
-        fsync(descriptor)
-        monkeypatch.setattr(os, "fsync", fsync)
-        output.write_text("precious")
-
-    command, *sources = _WRITERS[name]
-    arguments = [command, *(tmp_path / each for each in sources), "-o", output, *(["--force"] if present == "present" else []), "-q"]
-    monkeypatch.setattr(os, "fsync", interfere)
-    said = str(psp(*arguments, code=1).stderr).splitlines()[-1]
-    assert said == (
-        f"psp: {output} was written by somebody else during the run, and is left as it is; what was to be written is in {beside}."
-    )
-    assert output.read_text() == "precious", "an output of somebody else was overwritten"
-    kept = beside.read_bytes()
-    output.unlink()
-    psp(*arguments)
-    assert output.read_bytes() == kept, "the file beside the output is not what would have been written"
-    assert sorted(os.listdir(tmp_path)) == sorted(["m.psp", "x.npy", output.name, beside.name]), "something was left behind"
-
-
-def test_a_file_system_without_links_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refused)
-    for contents in (b"one", b"two"):
-        with files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
-            file.write(contents)
-        assert (tmp_path / "m.psp").read_bytes() == contents
-    (tmp_path / "m.psp").unlink()
-    with pytest.raises(OutputReplacedError), files.claimed(tmp_path / "m.psp") as output, files.replacing(output) as file:
-        (tmp_path / "m.psp").write_bytes(b"precious")
-    assert (tmp_path / "m.psp").read_bytes() == b"precious"
-    assert sorted(os.listdir(tmp_path)) == ["m-2.psp", "m.psp"]
 
 
 # Disks

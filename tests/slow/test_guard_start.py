@@ -50,26 +50,6 @@ def test_a_second_signal_waits_for_the_end_of_what_must_be_whole(number: signal.
         signal.signal(number, before)
 
 
-def test_signals_at_once_do_not_break_the_cleaning_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    OnlinePCA(1).fit(np.eye(3)).save(tmp_path / "m.psp")
-    cleaned = []
-
-    def interrupted(*_: object) -> None:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGTERM)
-            signal.raise_signal(signal.SIGINT)
-            cleaned.append("up")
-
-    monkeypatch.setattr(runs, "read_stored", interrupted)
-    code = app(["info", str(tmp_path / "m.psp")], standalone_mode=False)
-    assert (code, capfd.readouterr().err) == (130, "psp: Stopped.\n")
-    assert cleaned == ["up"], "a second signal came in between"
-
-
 def _plant(folder: Path) -> Path:
     """Modules that take the place of others where Python looks into the folder first; what is written where one is run."""
     for name in ("typing", "numpy", "typer", "pandas", "matplotlib", "typing_extensions", "random", "json"):

@@ -112,7 +112,6 @@ def kills(folder: Path, chance: random.Random, most: int = 20, kind: str | None 
     options += ["--algorithm", algorithm] if algorithm else ["--set", "oversample=2", *_options(kind, X, chance)]
     options += ["--set", f"features={D}"] if kind == "raw" else []
     alarms = not algorithm and chance.random() < 0.3 and not {"epochs=2", "--missing"} & set(options)
-    options += ["--set", "shuffle_buffer=300"] if chance.random() < 0.3 and not alarms and "--time-column" not in options else []
     sources = SOURCES[kind](folder, X)
 
     def fit(name: str, *more: Any) -> Callable[[], int]:

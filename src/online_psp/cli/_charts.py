@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from online_psp.engine.types import Floats
     from online_psp.io.alarms import Scores
 
-_POINTS = 2000  # most points of a chart: of more rows, the largest of each stretch is shown
 _COLOURS = {"mean": "#54a24b", "spread": "#b279a2", "direction": "#f58518"}
 
 
@@ -57,25 +56,13 @@ def _chart(axes: Any, rows: Floats, values: Floats, limit: Floats, table: Scores
 
     finite = values[np.isfinite(values) & (values > 0)]
     shown = np.clip(values, finite.min(), 10 * finite.max()) if len(finite) else values  # a logarithmic axis shows neither 0 nor infinity
-    chosen = _largest(shown)
-    axes.plot(rows[chosen], shown[chosen], color="#4c78a8", linewidth=0.7, label=name)
-    axes.plot(rows[chosen], limit[chosen], color="#333333", linewidth=1.0, linestyle="--", label="limit")
-    out = chosen[(table.outlier[chosen] == 1) & (values[chosen] > limit[chosen])]
+    axes.plot(rows, shown, color="#4c78a8", linewidth=0.7, label=name)
+    axes.plot(rows, limit, color="#333333", linewidth=1.0, linestyle="--", label="limit")
+    out = (table.outlier == 1) & (values > limit)
     axes.plot(rows[out], shown[out], ".", color="#e45756", markersize=4, label="outlier")
-    named = set()
-    for place, kind in table.drift:
-        axes.axvline(rows[place], color=_COLOURS[kind], linewidth=1.2, label=None if kind in named else f"drift: {kind}")
-        named.add(kind)
+    for kind in dict.fromkeys(kind for _, kind in table.drift):
+        for number, place in enumerate(place for place, each in table.drift if each == kind):
+            label = None if number else f"drift: {kind}"
+            axes.axvline(rows[place], color=_COLOURS.get(kind, "#333333"), linewidth=1.2, label=label)
     axes.set(ylabel=name, yscale="log" if len(finite) else "linear")
     axes.legend(loc="upper left", fontsize=7, ncols=5)
-
-
-def _largest(values: Floats) -> Any:
-    """Positions of the values to draw: all, or the largest of each stretch, so that no outlier is lost."""
-    import numpy as np
-
-    step = -(-len(values) // _POINTS)
-    filled = np.where(np.isnan(values), -np.inf, values)
-    if step == 1:
-        return np.arange(len(values))
-    return np.array([start + int(np.argmax(filled[start : start + step])) for start in range(0, len(values), step)])

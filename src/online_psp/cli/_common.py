@@ -7,23 +7,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from online_psp.cli._errors import plain, say, usage
 
-if TYPE_CHECKING:
-    from online_psp.io.files import Output
-
 
 @contextlib.contextmanager
-def writing(output: Path, force: bool) -> Iterator[Output]:
+def writing(output: Path, force: bool) -> Iterator[Path]:
     """Hold an output while a command writes it; refuses an existing or unwritable output before the work begins."""
     from online_psp.io.files import claimed
 
     with claimed(output) as target:
-        if target.exists and not force:
+        if target.exists() and not force:
             usage(f"{output} exists; add --force to overwrite it.")
         yield target
 
@@ -66,19 +63,10 @@ def names_of(model: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-_TABLES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".xlsx")
-
-
 def check_is_model(output: Path) -> None:
-    """Refuse standard output for a model, which is written again and again, and names of tables, which a model is not."""
-    if str(output) == "-":
-        usage("A model cannot be written to standard output; name a file (-o model.psp).")
-    if output.suffix.lower() in _TABLES:
-        other = output.with_suffix(".psp")
-        usage(
-            f"{output} is named as a table, and what is written is a model; name it {other}, and write rows projected by it with psp "
-            f"transform {other} … -o {output}."
-        )
+    """Refuse names of other files for a model."""
+    if output.suffix != ".psp":
+        usage(f"The name of a model file ends in .psp; got {output}. psp transform writes projected rows, and save() in Python .mat files.")
 
 
 def check_not_source(output: Path, sources: Sequence[str]) -> None:

@@ -6,14 +6,12 @@ A traceback is shown only with ``--debug``. Text from files and libraries is nev
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import sys
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -22,7 +20,6 @@ from typer.core import TyperGroup
 USAGE, DATA, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-_QUIET = 1.0  # seconds after a signal in which more of them add nothing
 
 #: The base class of the argument parser's errors, from Click or from Typer's copy of it.
 _ParserError: Any = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
@@ -60,17 +57,15 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, _ParserError):
         return _parser_sentence(error), USAGE
     from online_psp.engine.extras import MissingPackageError
-    from online_psp.io.files import OutputError, OutputInUseError, OutputReplacedError
+    from online_psp.io.files import OutputError, OutputInUseError
     from online_psp.io.runs import RunError
     from online_psp.io.sources import MissingExtraError, UnknownSourceError
 
     code, sentence = DATA, str(error)
     if isinstance(error, UnknownSourceError | MissingExtraError | MissingPackageError | OutputError | RunError):
-        code = DATA if isinstance(error, OutputInUseError | OutputReplacedError) else USAGE
+        code = DATA if isinstance(error, OutputInUseError) else USAGE
     elif isinstance(error, FileNotFoundError) and error.filename is not None:
         code, sentence = USAGE, f"{error.filename} does not exist."
-    elif isinstance(error, OSError) and error.errno is None and "shared object" in sentence:  # llvmlite's
-        sentence = "A library cannot be loaded: there is too little memory for it (ulimit -v), or its file is not whole."
     elif isinstance(error, OSError):
         sentence = f"{error.filename or 'Reading or writing'}: {str(error.strerror or error).rstrip('.')}."
     elif isinstance(error, MemoryError):
@@ -97,8 +92,6 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         debug = DEBUG in words[:end]
         words = [word for word in words[:end] if word != DEBUG] + words[end:]
-        if words[:1] == ["help"]:
-            words = [*words[1:], "--help"]
         with warnings.catch_warnings(), _interruptible():
             warnings.showwarning = _show_warning
             try:
@@ -109,7 +102,7 @@ class Commands(TyperGroup):
             except (Exception, KeyboardInterrupt) as error:
                 if debug:
                     raise
-                code = _ended_by(error, words)
+                code = _ended_by(error)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -120,10 +113,9 @@ def _interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a command as Ctrl-C does, with a sentence and nothing half written; ignored signals stay ignored."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        handler = _interrupter()
         for number in SIGNALS:
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                before[number] = signal.signal(number, handler)
+            if signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
@@ -131,20 +123,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, known)
 
 
-def _interrupter() -> Callable[..., None]:
-    """A handler that raises KeyboardInterrupt; signals right after one ask for the same, and would break the cleaning up."""
-    quiet = -math.inf
-
-    def interrupt(*_: object) -> None:
-        nonlocal quiet
-        if time.monotonic() >= quiet:
-            quiet = time.monotonic() + _QUIET
-            raise KeyboardInterrupt
-
-    return interrupt
-
-
-def _ended_by(error: BaseException, words: Sequence[str]) -> int:
+def _ended_by(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         say("Stopped.")
         return INTERRUPTED
@@ -153,8 +132,7 @@ def _ended_by(error: BaseException, words: Sequence[str]) -> int:
         return DATA
     sentence, code = explain(error)
     if type(error).__name__ == "NoSuchOption":
-        file = next((word for word in words if word.startswith("-") and os.path.isfile(word)), None)
-        sentence += f" If the file {file} is meant, write ./{file}." if file else _as_setting(error)
+        sentence += _as_setting(error)
     if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been shown
         say(sentence)
     return code

@@ -57,7 +57,7 @@ def _half_life(text: str) -> float | str:
     return value
 
 
-def component_count(text: str) -> int | float | str:
+def _components(text: str) -> int | float | str:
     """A whole number, a share of the variance between 0 and 1, or a rule."""
     from online_psp.pca.signals import RULES
 
@@ -68,7 +68,7 @@ def component_count(text: str) -> int | float | str:
         found = int(text) if text.strip().isdecimal() else float(text)
     if 0.0 < found < 1.0 or (isinstance(found, int) and found >= 1):
         return found
-    return usage(f"-k is a number of components, at least 1, a share of the variance between 0 and 1, auto or filter; got {text}.")
+    raise ValueError(f"it is a number of components, at least 1, a share of the variance between 0 and 1, auto or filter; got {text}")
 
 
 def _alpha(value: float) -> float:
@@ -95,6 +95,7 @@ def _image(text: str) -> tuple[int, ...]:
     return shape
 
 
+_K = ("--n-components", "-k")
 ON_BAD_ROW = Option(str, "Row that cannot be used: stop (default) or skip.", ("--on-bad-row",), convert=_one_of("stop", "skip"))
 IMAGE = Option(str, "Size of the pictures that rows are: 28x28, height first.", ("--image",), convert=_image)
 ALPHA = Option(float, "Share of ordinary rows above each limit (0.01).", (), convert=_alpha)
@@ -123,6 +124,7 @@ READING: dict[str, Option] = {
 
 #: Parameters of `OnlinePCA`.
 SETTINGS: dict[str, Option] = {
+    "n_components": Option(str, "Number of components, share of variance to explain (0.95), or auto.", _K, convert=_components),
     "standardize": Option(bool, "Divide every feature by its standard deviation.", ("--standardize",)),
     "half_life": Option(str, "Forget: rows (10000) or time (1h) after which a row counts half.", ("--half-life",), convert=_half_life),
     "missing": Option(str, "Missing values: error, or impute: learn from the others.", ("--missing",), convert=_one_of("error", "impute")),
@@ -139,8 +141,6 @@ SETTINGS: dict[str, Option] = {
 FEEDING: dict[str, Option] = {
     "block": Option(int, "Number of rows to read at a time.", least=1),
     "epochs": Option(int, "Number of passes over the source.", least=1),
-    "seed": Option(int, "Seed for shuffling.", least=0),
-    "shuffle_buffer": Option(int, "Shuffle rows within windows of N; 0 keeps their order.", least=0),
 }
 
 #: Of `Monitor`, and the table that it writes.
@@ -198,7 +198,8 @@ def grouped(**tables: Mapping[str, Option]) -> Callable[[Callable[..., None]], C
             command(**arguments)
 
         own = inspect.signature(command, eval_str=True)
-        kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values() if each.name not in tables]
+        named = (each for each in own.parameters.values() if each.name not in tables and each.kind is not inspect.Parameter.VAR_KEYWORD)
+        kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in named]
         added = [
             _parameter(name, option, _PANELS.get(group, "Options"))
             for group, table in tables.items()

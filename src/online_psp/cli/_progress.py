@@ -8,13 +8,12 @@ from typing import Any, Self
 
 from online_psp.cli._errors import say
 
-_LOOK_EVERY = 1.0  # least seconds between reads of the variance, which take at most a twentieth of the time
 _DRAW_EVERY = 0.1
 _LINE_EVERY = 10.0
 
 
 class Progress:
-    """Shows the progress of a run: rows, rows/s, time left, share of variance explained, age of the last checkpoint, memory.
+    """Shows the progress of a run: rows, rows/s, time left, age of the last checkpoint, memory.
 
     Parameters
     ----------
@@ -31,11 +30,9 @@ class Progress:
         self._told = 0 if run.monitor is None else run.monitor.n_rows
         self.console = Console(stderr=True)
         self.began = time.monotonic()
-        self.next_look, self.next_draw, self.next_line = self.began + _LOOK_EVERY, 0.0, self.began + _LINE_EVERY
-        self.explained: float | None = None
+        self.next_show = self.began + _LINE_EVERY
         self.bar: Any = None
         self.task: Any = None
-        self.lines = shown and not self.console.is_terminal
         if shown and self.console.is_terminal:
             self._open()
 
@@ -58,6 +55,7 @@ class Progress:
             console=self.console,
             transient=True,
         )
+        self.next_show = 0.0
         self.task = self.bar.add_task("fitting", total=self.total, completed=self.run.done, more="")
 
     def __enter__(self) -> Self:
@@ -72,17 +70,22 @@ class Progress:
     def update(self, _: Any = None) -> None:
         """Show new alarms, and the progress if it is time to."""
         now = time.monotonic()
-        if self.shown and self.run.monitor is not None:
+        if not self.shown:
+            return
+        if self.run.monitor is not None:
             self._tell_alarms()
-        if self.bar is not None and now >= self.next_draw:
-            self.next_draw = now + _DRAW_EVERY
-            self._look(now)
+        if now < self.next_show:
+            return
+        facts = self.facts(now)
+        if self.bar is not None:
+            self.next_show = now + _DRAW_EVERY
             epoch = f"epoch {self.run.epoch + 1}/{self.run.epochs}" if self.run.epochs > 1 else "fitting"
-            self.bar.update(self.task, completed=self.run.done, total=self.total, description=epoch, more=", ".join(self.facts(now)))
-        elif self.lines and now >= self.next_line:
-            self.next_line = now + _LINE_EVERY
-            self._look(now)
-            say(", ".join([self._place(), *self._left(now), *self.facts(now)]))
+            self.bar.update(self.task, completed=self.run.done, total=self.total, description=epoch, more=", ".join(facts))
+            return
+        self.next_show = now + _LINE_EVERY
+        if self.total is not None and self.run.passed:
+            facts.insert(0, f"{(self.total - self.run.done) * (now - self.began) / self.run.passed:,.0f} s left")
+        say(", ".join([f"{self.run.done:,}{f' of {self.total:,}' if self.total is not None else ''} rows", *facts]))
 
     def _tell_alarms(self) -> None:
         from online_psp.monitoring.results import in_words
@@ -93,30 +96,10 @@ class Progress:
         self._told = self.run.monitor.n_rows
 
     def facts(self, now: float) -> list[str]:
-        """Rate, variance, checkpoint and memory, in words."""
-        rate = self.run.passed / max(now - self.began, 1e-9)
-        saved = self.saving.last
-        found = [f"{rate:,.0f} rows/s"]
-        if self.explained is not None:
-            found.append(f"explains {100 * self.explained:.2f} %")
-        found.append("no checkpoint yet" if saved is None else f"checkpoint {now - saved:,.0f} s ago")
+        """Rate, checkpoint and memory, in words."""
         from online_psp.watch.memory import resident
 
-        memory = resident()
+        saved, memory = self.saving.last, resident()
+        found = [f"{self.run.passed / max(now - self.began, 1e-9):,.0f} rows/s"]
+        found.append("no checkpoint yet" if saved is None else f"checkpoint {now - saved:,.0f} s ago")
         return [*found, f"{memory / 1e6:,.0f} MB"] if memory else found
-
-    def _place(self) -> str:
-        of = f" of {self.total:,}" if self.total is not None else ""
-        return f"{self.run.done:,}{of} rows"
-
-    def _left(self, now: float) -> list[str]:
-        if self.total is None or not self.run.passed:
-            return []
-        return [f"{(self.total - self.run.done) * (now - self.began) / self.run.passed:,.0f} s left"]
-
-    def _look(self, now: float) -> None:
-        """Read the variance, seldom enough that it costs little."""
-        if now >= self.next_look and self.run.learned:
-            ratios = getattr(self.run.model, "explained_variance_ratio_", None)  # the paper's algorithms have none
-            self.explained = None if ratios is None else float(ratios.sum())
-            self.next_look = now + max(_LOOK_EVERY, 20 * (time.monotonic() - now))

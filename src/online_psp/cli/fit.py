@@ -13,7 +13,7 @@ import typer
 
 from online_psp.cli._common import check_is_model, check_not_source, echo, open_rows, plural, print_json, say_warnings
 from online_psp.cli._errors import DATA, INTERRUPTED, SIGNALS, CommandError, explain, say, usage
-from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, Quiet, Threads, component_count, grouped
+from online_psp.cli._options import FEEDING, MONITORING, READING, SETTINGS, WATCHING, AsJson, Quiet, Threads, grouped
 from online_psp.cli._page import announce, served, until_interrupted
 
 DRIFTED = 3
@@ -48,22 +48,14 @@ class _Asked(NamedTuple):
 def fit(
     *,
     sources: Sources,
-    components: Annotated[
-        str | None,
-        typer.Option("--n-components", "--components", "-k", help="Number of components, share of variance to explain (0.95), or auto."),
-    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file; checkpoints go there too.")],
-    settings: dict[str, Any],
-    feeding: dict[str, Any],
-    monitoring: dict[str, Any],
-    watching: dict[str, Any],
-    reading: dict[str, Any],
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in the model file, if there is one.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the model file.")] = False,
     checkpoint_every: Every = "60s",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **groups: Any,
 ) -> None:
     """Fit a model to files, folders or a pipe, with checkpoints.
 
@@ -75,28 +67,23 @@ def fit(
     """
     if resume and force:
         usage("--resume continues a run; it cannot be given together with --force.")
-    if components is not None:
-        settings = {"n_components": component_count(components), **settings}
     mode = "resume" if resume else "new"
-    _run(_Asked(sources, output, mode, force, checkpoint_every, quiet, as_json, threads, reading, feeding, monitoring, watching, settings))
+    _run(_Asked(sources, output, mode, force, checkpoint_every, quiet, as_json, threads, **groups))
 
 
 @grouped(reading=READING, monitoring=MONITORING, watching=WATCHING, feeding=FEEDING)
 def update(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     sources: Sources,
-    feeding: dict[str, Any],
-    monitoring: dict[str, Any],
-    watching: dict[str, Any],
-    reading: dict[str, Any],
     force: Annotated[bool, typer.Option("--force", help="Update even if an earlier run over another source was not finished.")] = False,
     checkpoint_every: Every = "60s",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **groups: Any,
 ) -> None:
     """Learn more rows on top of a model, and update its file in place."""
-    _run(_Asked(sources, model, "update", force, checkpoint_every, quiet, as_json, threads, reading, feeding, monitoring, watching))
+    _run(_Asked(sources, model, "update", force, checkpoint_every, quiet, as_json, threads, **groups))
 
 
 def _task(asked: _Asked) -> Any:
@@ -105,8 +92,6 @@ def _task(asked: _Asked) -> Any:
 
     check_not_source(asked.output, asked.sources)
     check_is_model(asked.output)
-    if asked.output.suffix == ".mat":
-        usage("A .mat file cannot hold a run; fit to a .psp file, and save that as .mat from Python.")
     alarms, watched = asked.monitoring.get("monitor"), asked.watching.get("watch")
     if alarms is not None:
         check_not_source(alarms, asked.sources)
@@ -117,14 +102,14 @@ def _task(asked: _Asked) -> Any:
         usage(f"{idle[0]} is of the live page: it needs --watch.")
     if "algorithm" in asked.settings:
         _check_algorithm(asked.settings, {"monitor": alarms, "watch": watched})
-    feeding: Any = asked.feeding
     return Task(
         asked.output,
         lambda reading: open_rows(asked.sources, reading, asked.quiet),
         lambda source: _made(asked.settings, source),
         asked.settings,
         {name: value for name, value in asked.reading.items() if name != "on_bad_row"},
-        feeding,
+        asked.feeding.get("block"),
+        asked.feeding.get("epochs"),
         None if alarms is None else {name: asked.monitoring[name] for name in _MONITOR if name in asked.monitoring},
         alarms,
         asked.watching.get("image"),
@@ -243,17 +228,10 @@ def _stopped(asked: _Asked, begun: Any) -> CommandError:
 
 def _left(asked: _Asked, begun: Any) -> str:
     """What the output holds after bad data or a full disk, for the error message."""
-    if begun.saving.path != asked.output:  # another process has written it
-        return ""
-    if begun.saving.last is None and begun.earlier is None:
+    place = begun.saving.place
+    if place is None:
         return f" {asked.output} is what it was before this run." if asked.output.exists() else ""
-    from online_psp.io import runs
-
-    try:
-        kept = runs.reopen(asked.output)
-    except (ValueError, OSError):
-        return ""
-    return f" The last checkpoint, {asked.output}, holds the run up to epoch {kept.epoch + 1}, row {kept.row}."
+    return f" The last checkpoint, {asked.output}, holds the run up to epoch {place[0] + 1}, row {place[1]}."
 
 
 def _report(asked: _Asked, run: Any, seconds: float) -> None:

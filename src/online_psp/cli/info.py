@@ -15,9 +15,6 @@ _NO_SETTINGS = ("random_state", "batch_size", "copy")  # accepted by the estimat
 _NAMES = 12
 _RUNS = 6
 _ALARMS = 5  # newest ones shown
-_EIGHTHS = "▏▎▍▌▋▊▉"
-_PLAIN_BARS = {ord("█"): "#", **dict.fromkeys(map(ord, _EIGHTHS)), ord("…"): "...", ord("±"): "+-"}
-"""Bars where the output has no signs for them."""
 
 
 def info(
@@ -61,7 +58,7 @@ def _facts(model: Any, run: Any, header: dict[str, Any]) -> dict[str, Any]:
         }
     if run is not None:
         facts["source"] = {key: value for key, value in run.source.items() if key != "feature_names"}
-        names = ("epoch", "row", "epochs", "block", "shuffle_buffer", "seed", "skipped", "finished", "reading", "before")
+        names = ("epoch", "row", "epochs", "block", "skipped", "finished", "reading", "before")
         facts |= {name: getattr(run, name) for name in names}
     if isinstance(header.get("merged"), list):
         facts["merged"] = [str(name) for name in header["merged"]]
@@ -127,20 +124,18 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
             error / (variance or 1.0)
             for error, variance in zip(facts["explained_variance_error"], facts["explained_variance"], strict=True)
         ]
-        bars = _scree(facts["explained_variance_ratio"], errors, max(8, console.width - 43))
-        console.print(bars if console.encoding.startswith("utf") else bars.translate(_PLAIN_BARS), markup=False)
+        console.print(_scree(facts["explained_variance_ratio"], errors, max(8, console.width - 43)), markup=False)
 
 
 def _scree(ratios: list[float], errors: list[float], width: int) -> str:
-    """One bar per component, to an eighth of a character; `errors` are relative."""
+    """One bar per component; `errors` are relative."""
     largest = max(ratios) or 1.0
     lines, total = [], 0.0
     for i, ratio in enumerate(ratios):
         total += ratio
         if i < _BARS or i == len(ratios) - 1:
-            eighths = round(8 * width * ratio / largest)
-            bar = "█" * (eighths // 8) + ("" if eighths % 8 == 0 else _EIGHTHS[eighths % 8 - 1])
+            bar = "#" * round(width * ratio / largest)
             lines.append(f"{i + 1:>5} {100 * ratio:7.3f} ± {100 * ratio * errors[i]:6.3f} % {100 * total:8.3f} %  {bar}")
         elif i == _BARS:
-            lines.append("    …")
+            lines.append("    ...")
     return "\n".join(lines)

@@ -15,7 +15,6 @@ from online_psp.cli._common import check_not_source, echo, open_rows, plural, pr
 from online_psp.cli._errors import say, usage
 from online_psp.cli._options import ALPHA, FEEDING, READING, AsJson, Force, Option, Quiet, grouped
 from online_psp.cli._writers import WRITERS, Table
-from online_psp.io.files import OutputError
 
 _PROMPT = 0.25  # seconds after which rows from a pipe are written
 _ALPHA = 0.01
@@ -35,7 +34,6 @@ class _Way(NamedTuple):
 _Sources = Annotated[list[str], typer.Argument(help="Rows, as in psp fit.")]
 _Model = Annotated[Path, typer.Argument(help="Model file.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Output file: .npy, .csv or .parquet; - writes CSV to standard output.")]
-_Form = Annotated[str | None, typer.Option("--format", help="Format: npy, csv or parquet; by default the output's extension decides.")]
 
 
 def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> Callable[..., None]:
@@ -49,17 +47,13 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
         way: dict[str, Any],
         reading: dict[str, Any],
         feeding: dict[str, Any],
-        form: _Form = None,
         force: Force = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
         from online_psp.io.runs import holes_for, remembered_columns, take_names
 
-        if len(sources) == 1 and not _is_model(model) and _is_model(sources[0]):
-            say(f"{sources[0]} is the model and {model} the rows; they are taken so.")
-            model, sources = Path(sources[0]), [str(model)]
-        form = _format(output, form)
+        form = _format(output)
         check_not_source(output, [str(model), *sources])
         stored = read_fitted(model)
         known = take_names(stored.model)  # columns are matched here, and go to the model as plain arrays
@@ -70,14 +64,14 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
         source = open_rows(sources, reading, quiet)
         wanted = [f"pc{i + 1}" for i in range(stored.model.n_components_)] if inverse and stored.model.whiten != "zca" else known
         order = _order(wanted, source, model, stored.model, inverse, quiet)
-        found = make(stored, known, order, path=model, quiet=quiet, **way)
+        found = make(stored, known, path=model, quiet=quiet, **way)
         ids = [*(reading.get("ids") or []), *([reading["time_column"]] if "time_column" in reading else [])]
         if ids and form == "npy":
             usage("A .npy file holds numbers only: write scores with --ids or --time-column to .csv or .parquet.")
         counts = {"rows": 0, "bad": 0}
         number = ["row"] if found.numbered else []
         table = Table([*number, *found.names], ids, ("row", "outlier") if found.numbered else ())
-        _write(output, form, force, _converted(source, found, feeding.get("block"), bad == "skip", counts), table)
+        _write(output, form, force, _converted(source, found, order, feeding.get("block"), bad == "skip", counts), table)
         say_warnings(source)
         were = "is" if counts["bad"] == 1 else "are"
         if str(output) == "-":
@@ -96,28 +90,22 @@ def _command(doc: str, extra: dict[str, Option], make: Callable[..., _Way]) -> C
 # What is found
 
 
-def _projection(stored: Any, known: list[str] | None, order: Any, inverse: bool = False, **_: Any) -> _Way:
-    from online_psp.io.names import ordered
-
+def _projection(stored: Any, known: list[str] | None, inverse: bool = False, **_: Any) -> _Way:
     model = stored.model
     if inverse:
-        return _Way(_features(model, known), lambda rows: model.inverse_transform(_dense(ordered(rows, order))))
-    if model.whiten == "zca":
-        return _Way(_features(model, known), lambda rows: model.transform(ordered(rows, order)))
-    return _Way([f"pc{i + 1}" for i in range(model.n_components_)], lambda rows: model.transform(ordered(rows, order)))
+        return _Way(_features(model, known), lambda rows: model.inverse_transform(_dense(rows)))
+    names = _features(model, known) if model.whiten == "zca" else [f"pc{i + 1}" for i in range(model.n_components_)]
+    return _Way(names, model.transform)
 
 
-def _filling(stored: Any, known: list[str] | None, order: Any, **_: Any) -> _Way:
-    from online_psp.io.names import ordered
-
-    return _Way(_features(stored.model, known), lambda rows: _dense(stored.model.impute(ordered(rows, order))))
+def _filling(stored: Any, known: list[str] | None, **_: Any) -> _Way:
+    return _Way(_features(stored.model, known), lambda rows: _dense(stored.model.impute(rows)))
 
 
-def _scoring(stored: Any, known: list[str] | None, order: Any, *, path: Path, quiet: bool, alpha: float | None = None) -> _Way:
+def _scoring(stored: Any, known: list[str] | None, *, path: Path, quiet: bool, alpha: float | None = None) -> _Way:
     """T², SPE, their limits, and whether one is exceeded; the limit of the SPE is that of the monitor, if it has seen enough rows."""
     import numpy as np
 
-    from online_psp.io.names import ordered
     from online_psp.monitoring.limits import enough, limits_of, rows_needed
     from online_psp.monitoring.scores import score as scores_of
     from online_psp.monitoring.scores import snapshot
@@ -140,7 +128,7 @@ def _scoring(stored: Any, known: list[str] | None, order: Any, *, path: Path, qu
 
     def results(rows: Any) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = scores_of(seen, check_rows(stored.model, ordered(rows, order), None, reset=False))
+            scores = scores_of(seen, check_rows(stored.model, rows, None, reset=False))
         # A complete row is finite: if a score is NaN, it was too far away for floating point. Others may have too few values to tell.
         full = ~np.isnan(rows.sum(axis=1))
         t2, spe = (np.where(np.isnan(each) & full, np.inf, each) for each in scores)
@@ -177,23 +165,10 @@ def _order(wanted: list[str] | None, source: Any, path: Path, model: Any, invers
 # How it is written
 
 
-def _is_model(path: str | Path) -> bool:
-    from online_psp.io.model_file import ModelFileError, kind_of
-
-    try:
-        return bool(kind_of(path))
-    except (ModelFileError, OSError):
-        return False
-
-
-def _format(output: Path, form: str | None) -> str:
-    if form is not None and form not in WRITERS:
-        usage(f"--format must be one of {', '.join(WRITERS)}; got {form}.")
-    found = form or ("csv" if str(output) == "-" else output.suffix.lower().removeprefix("."))
+def _format(output: Path) -> str:
+    found = "csv" if str(output) == "-" else output.suffix.lower().removeprefix(".")
     if found not in WRITERS:
-        usage(f"The output must end in {', '.join('.' + each for each in WRITERS)}, or have --format; got {output}.")
-    if str(output) == "-" and found == "npy":
-        usage("A .npy file says at its beginning how many rows it has, so it cannot go to standard output; use --format csv or parquet.")
+        usage(f"The output must end in {', '.join('.' + each for each in WRITERS)}; got {output}.")
     return found
 
 
@@ -201,8 +176,6 @@ def _write(output: Path, form: str, force: bool, parts: Iterator[Any], table: Ta
     from online_psp.io.files import replacing
 
     if str(output) == "-":
-        if sys.stdout is None:
-            raise OutputError("Standard output is closed, so nothing can be written to it; name a file (-o).")
         WRITERS[form](sys.stdout.buffer, parts, table)
         sys.stdout.buffer.flush()
         return
@@ -215,9 +188,11 @@ def _write(output: Path, form: str, force: bool, parts: Iterator[Any], table: Ta
             raise
 
 
-def _converted(source: Any, way: _Way, size: int | None, skip: bool, counts: dict[str, int]) -> Iterator[tuple[Any, Any]]:
+def _converted(source: Any, way: _Way, order: Any, size: int | None, skip: bool, counts: dict[str, int]) -> Iterator[tuple[Any, Any]]:
     """Results and ids, block by block; NaN for bad rows."""
     import numpy as np
+
+    from online_psp.io.names import ordered
 
     looked, width = [time.monotonic()], len(way.names)
     for block in source.blocks(size, deadline=lambda: time.monotonic() - looked[0] > _PROMPT):
@@ -228,7 +203,7 @@ def _converted(source: Any, way: _Way, size: int | None, skip: bool, counts: dic
             continue
         counts["rows"] += block.length
         counts["bad"] += len(block.bad)
-        found = way.results(block.rows) if block.rows.shape[0] else np.empty((0, width), source.dtype)
+        found = way.results(ordered(block.rows, order)) if block.rows.shape[0] else np.empty((0, width), source.dtype)
         if block.bad:
             good, found = found, np.full((block.length, width), np.nan, dtype=found.dtype)
             kept = np.ones(block.length, dtype=bool)

@@ -11,16 +11,13 @@ import csv
 import hashlib
 import io
 import os
-from array import array
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.engine.types import Floats
-from online_psp.io.model_file import Fields, ModelFileError
-from online_psp.io.pacing import unbroken
 
 SCORES = ("t2", "spe", "t2_limit", "spe_limit", "missing", "outlier", "drift", "moved", "features")
 """Columns after the number of the row, its source, its time and its IDs."""
@@ -60,8 +57,12 @@ def read_scores(path: str | os.PathLike[str], start: int = 0) -> tuple[Scores, i
     AlarmFileError
         If it is no such table.
     """
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
     with open(path, "rb") as file:
-        head = next(csv.reader([file.readline().decode("utf-8", "replace")]), [])
+        first = file.readline()
+        head = next(csv.reader([first.decode("utf-8", "replace")]), [])
         missing = [name for name in _READ if head.count(name) != 1]
         if missing:
             raise AlarmFileError(f"{path} is no table of psp score or psp fit --monitor: it has no single column {missing[0]}.")
@@ -69,22 +70,18 @@ def read_scores(path: str | os.PathLike[str], start: int = 0) -> tuple[Scores, i
         file.seek(start)
         data = file.read()
     end = data.rfind(b"\n") + 1
-    places, kind = [head.index(name) for name in _READ], head.index("drift") if "drift" in head else None
-    columns, drift = [array("d") for _ in _READ], []
-    lines = csv.reader(io.StringIO(data[:end].decode("utf-8", "replace")))
+    kinds = {**dict.fromkeys(_READ, pa.float64()), "drift": pa.string()}
     try:
-        for number, line in enumerate(lines):
-            if len(line) != len(head):
-                raise ValueError(f"it has {len(line)} cells, and the first line {len(head)}")
-            for column, place in zip(columns, places, strict=True):
-                column.append(float(line[place] or "nan"))
-            if kind is not None and line[kind]:
-                if line[kind] not in KINDS:
-                    raise ValueError(f"{line[kind][:40]!r} is no kind of drift")
-                drift.append((number, line[kind]))
-    except (ValueError, csv.Error) as error:
-        raise AlarmFileError(f"{path}, line {lines.line_num + 1}: {error}.") from None
-    row, t2, spe, t2_limit, spe_limit, outlier = (np.array(column, dtype=np.float64) for column in columns)
+        found = arrow.read_csv(
+            io.BytesIO(first + data[:end]),
+            arrow.ReadOptions(use_threads=False),  # whose errors name no row
+            arrow.ParseOptions(newlines_in_values=True),
+            arrow.ConvertOptions(column_types=kinds, include_columns=list(kinds), include_missing_columns=True),
+        )
+    except pa.ArrowInvalid as error:
+        raise AlarmFileError(f"{path} cannot be read from byte {start} on: {error}.") from None
+    drift = [(place, kind) for place, kind in enumerate(found["drift"].to_pylist()) if kind]
+    row, t2, spe, t2_limit, spe_limit, outlier = (found[name].to_numpy() for name in _READ)
     return Scores(row, t2, spe, t2_limit, spe_limit, outlier, drift), start + end
 
 
@@ -99,17 +96,6 @@ class Written(NamedTuple):
     outliers: int = 0
     drifts: int = 0
     """Rows that have raised an alarm."""
-
-    @classmethod
-    def of(cls, header: Fields) -> Self | None:
-        """Read from the header of a model file; None if there was no table."""
-        if header.optional("written", dict) is None:
-            return None
-        fields = header.under("written")
-        digest = fields.value("digest", str)
-        if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-            raise ModelFileError("the digest of its table of alarms is none")
-        return cls(fields.count("size"), digest, *(fields.count(name) for name in ("rows", "outliers", "drifts")))
 
 
 class AlarmFile:
@@ -149,42 +135,32 @@ class AlarmFile:
         self.path = os.fspath(path)
         self._again, self._source = again, source
         self.written = after or Written()
+        """What has been added, with the size and digest of what is on disk."""
         self._digest = hashlib.sha256()
         self._pending: list[bytes] = []
-        self._ahead = self.written
-        """As `written`, including pending rows, without size and digest."""
         head = _line(["row", "source", *columns, *SCORES]).encode()
-        if after is not None and after.size:
-            self._check(after)
-            with open(self.path, "rb") as file:
-                if file.readline() != head:
-                    raise AlarmFileError(
-                        f"{self.path} has other columns than {head.decode().strip()}: --ids or --time-column was different."
-                    )
-        else:
+        if not self.written.size:
             self._pending.append(head)
+            return
+        self._check()
+        with open(self.path, "rb") as file:
+            if file.readline() != head:
+                raise AlarmFileError(f"{self.path} has other columns than {head.decode().strip()}: --ids or --time-column was different.")
 
-    def _check(self, after: Written) -> None:
-        left = after.size
+    def _check(self) -> None:
+        """Raise an AlarmFileError if the file does not begin with what was written."""
+        left, rows = self.written.size, self.written.rows
         try:
             with open(self.path, "rb") as file:
                 while left and (part := file.read(min(left, 1 << 20))):
                     self._digest.update(part)
                     left -= len(part)
         except FileNotFoundError:
-            raise AlarmFileError(f"{self.path} does not exist, and the run has written {after.rows} rows to its table of alarms.") from None
-        if left or self._digest.hexdigest() != after.digest:
+            raise AlarmFileError(f"{self.path} does not exist, and the run has written {rows} rows to its table of alarms.") from None
+        if left or self._digest.hexdigest() != self.written.digest:
             raise AlarmFileError(
-                f"{self.path} does not begin with the {after.rows} rows that the run has written to its table of alarms: "
+                f"{self.path} does not begin with the {rows} rows that the run has written to its table of alarms: "
                 "it is another file, or was changed."
-            )
-
-    def _check_beginning(self, file: BinaryIO, data: bytes) -> None:
-        """Raise an AlarmFileError if a file is not the beginning of what is to be written."""
-        file.seek(0)
-        if not data.startswith(file.read(len(data) + 1)):
-            raise AlarmFileError(
-                f"{self.path} exists, and is not the table of the run that begins here; remove it, or choose another name."
             )
 
     def add(
@@ -209,57 +185,53 @@ class AlarmFile:
         changed : sequence of (str, str)
             What has moved at each alarm that these rows have raised, and its leading features, in order.
         """
-        lines, scored = [], iter(() if found is None else zip(*(each.tolist() for each in found), missing, strict=True))
+        scored = iter(() if found is None else zip(*(each.tolist() for each in found), missing, strict=True))
         of_alarms = iter(changed)
-        for row, (known, own) in enumerate(zip(good.tolist(), about, strict=True), self._ahead.rows + 1):
-            place = [str(row), self._source, *own]
-            if not known:
-                lines.append(_line([*place, *[""] * len(SCORES)]))
-                continue
-            *numbers, outlier, drift, holes = next(scored)
-            cells = ["" if value != value else repr(value) for value in numbers]  # noqa: PLR0124
-            lines.append(_line([*place, *cells, str(holes), f"{outlier:d}", drift, *(next(of_alarms) if drift else ("", ""))]))
-        self._pending.append("".join(lines).encode())
-        ahead = self._ahead
-        self._ahead = ahead._replace(
-            rows=ahead.rows + len(good),
-            outliers=ahead.outliers + (0 if found is None else int(found.outlier.sum())),
-            drifts=ahead.drifts + len(changed),
+        before = self.written
+        for row, (known, own) in enumerate(zip(good.tolist(), about, strict=True), before.rows + 1):
+            cells = [""] * len(SCORES)
+            if known:
+                *numbers, outlier, drift, holes = next(scored)
+                texts = ["" if value != value else repr(value) for value in numbers]  # noqa: PLR0124
+                cells = [*texts, str(holes), f"{outlier:d}", drift, *(next(of_alarms) if drift else ("", ""))]
+            self._pending.append(_line([str(row), self._source, *own, *cells]).encode())
+        self.written = before._replace(
+            rows=before.rows + len(good),
+            outliers=before.outliers + (0 if found is None else int(found.outlier.sum())),
+            drifts=before.drifts + len(changed),
         )
 
-    def write(self) -> None:
-        """Write pending rows. If that fails they stay pending, and the next call overwrites what was written of them."""
-        self._put(sync=False)
+    def write(self, sync: bool = False) -> Written:
+        """Write pending rows, and cut off anything after them; `sync` forces the file to disk.
 
-    def settle(self) -> Written:
-        """Write pending rows, cut off anything after them, and force the file to disk; returns what has been written."""
-        self._put(sync=True)
-        return self.written
-
-    def _put(self, sync: bool) -> None:
-        data = b"".join(self._pending)
-        if not data and not sync:
-            return
-        create = 0 if self.written.size else os.O_CREAT
-        flags = os.O_RDWR | create | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        If that fails the rows stay pending, and the next call overwrites what was written of them.
+        """
+        data, size = b"".join(self._pending), self.written.size
+        flags = os.O_RDWR | (0 if size else os.O_CREAT) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         try:
-            with unbroken(), open(os.open(self.path, flags, 0o666), "r+b") as file:
-                if file.seek(0, os.SEEK_END) < self.written.size:
+            with open(os.open(self.path, flags, 0o666), "r+b") as file:
+                there = file.seek(0, os.SEEK_END)
+                if there < size:
                     raise AlarmFileError(f"{self.path} was cut short while the run was writing it.")
-                if self._again and not self.written.size:
-                    self._check_beginning(file, data)
-                file.truncate(self.written.size)
-                file.seek(self.written.size)
+                if self._again and not size:
+                    file.seek(0)
+                    if not data.startswith(file.read(len(data) + 1)):
+                        raise AlarmFileError(
+                            f"{self.path} exists, and is not the table of the run that begins here; remove it, or choose another name."
+                        )
+                file.truncate(size)
+                file.seek(size)
                 file.write(data)
                 file.flush()
                 if sync:
                     os.fsync(file.fileno())
-                self._digest.update(data)
-                self.written = self._ahead._replace(size=self.written.size + len(data), digest=self._digest.hexdigest())
-                self._pending.clear()
         except OSError as error:
             error.filename = error.filename or self.path
             raise
+        self._digest.update(data)
+        self.written = self.written._replace(size=size + len(data), digest=self._digest.hexdigest())
+        self._pending.clear()
+        return self.written
 
 
 def _line(cells: Sequence[str]) -> str:

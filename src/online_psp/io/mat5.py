@@ -1,4 +1,4 @@
-"""Reading and writing of MAT files of version 5: the part of the format that models and tables need.
+"""Reading of MAT files of version 5: the part of the format that models and tables need.
 
 Real matrices of numbers, full or sparse, and text, plain or compressed, as MATLAB's and Octave's ``save -v6`` and ``-v7`` write them. Every
 length is checked against the bytes of the file before anything is allocated, and compressed data must not grow without bound: a damaged or
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,9 +65,6 @@ class Variable(NamedTuple):
     @property
     def sparse(self) -> bool:
         return self.kind == _SPARSE
-
-
-# Reading
 
 
 def list_variables(data: bytes) -> list[Variable]:
@@ -264,27 +261,3 @@ def _text(element: _Element, name: str, count: int, order: str) -> str:
     if len(text) > count:
         raise MatError(f"its variable {name!r} is longer than its shape says")
     return text
-
-
-# Writing
-
-
-def file_of(variables: Mapping[str, Array | str]) -> bytes:
-    """A MAT file, not compressed; the same variables always give the same bytes."""
-    head = b"MATLAB 5.0 MAT-file, written by online-psp".ljust(124) + struct.pack("<H", 0x0100) + b"IM"
-    return head + b"".join(_matrix(name, value) for name, value in variables.items())
-
-
-def _matrix(name: str, value: Array | str) -> bytes:
-    if isinstance(value, str):
-        data = value.encode("utf-16-le", "replace")
-        shape, kind, values = (1 if data else 0, len(data) // 2), _CHAR, _tagged(4, data)
-    else:
-        array = np.asarray(value, dtype="<f8")
-        shape, kind, values = (array.shape[0], array.shape[1]), _FIRST_NUMERIC, _tagged(9, array.tobytes(order="F"))
-    flags = _tagged(6, struct.pack("<II", kind, 0))
-    return _tagged(_MATRIX, flags + _tagged(5, struct.pack("<ii", *shape)) + _tagged(1, name.encode("ascii")) + values)
-
-
-def _tagged(kind: int, data: bytes) -> bytes:
-    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)

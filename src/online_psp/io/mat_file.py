@@ -6,16 +6,19 @@ What is written here has one more, `digest`, a SHA-256 of the others, which find
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.io import savemat
 
 from online_psp.engine.types import Array, Floats
 from online_psp.io.files import replacing
-from online_psp.io.mat5 import MatError, file_of, read_variables
+from online_psp.io.mat5 import MatError, read_variables
 from online_psp.io.model_file import ModelFileError
 
+_TITLE = b"MATLAB 5.0 MAT-file, written by online-psp"
 _FORMAT = "online-psp-model"
 _NAMES = ("format", "version", "components", "explained_variance", "mean", "n_samples_seen", "noise_variance", "whiten", "digest")
 
@@ -38,9 +41,10 @@ def write(path: str | os.PathLike[str], model: MatModel) -> None:
     """Write a MAT file of version 5."""
     numbers = {name: np.atleast_2d(np.asarray(value, dtype=np.float64)) for name, value in model._asdict().items()}
     variables: dict[str, Array | str] = {"format": _FORMAT, "version": np.ones((1, 1)), **numbers}
-    data = file_of({"digest": _digest(variables), **variables})  # first, so that a file that ends early still has it
+    data = io.BytesIO()
+    savemat(data, {"digest": _digest(variables), **variables})  # first, so that a file that ends early still has it
     with replacing(path) as file:
-        file.write(data)
+        file.write(_TITLE.ljust(116) + data.getvalue()[116:])  # in place of one with the time
 
 
 def read(path: str | os.PathLike[str]) -> MatModel:

@@ -1,19 +1,20 @@
-"""Converts states to arrays and JSON, and back, by the annotations of their NamedTuples.
+"""Converts NamedTuples to arrays and JSON, and back by their annotations: of arrays, numbers, text, states within, and tuples of these.
 
-A field ``W: Annotated[Array, "K", "D"]`` is an array of that shape, in the precision of the model; ``Floats`` is always float64. Letters
-without a known size take it from the first array that has them, and must agree everywhere. The word ``"infinite"`` after
-them allows values that are not finite. Numbers, truth values, text, None and nested NamedTuples and tuples of them are stored as JSON.
+A field ``W: Annotated[Array, "K", "D"]`` has that shape; the lengths that letters stand for must agree in all of a state, because compiled
+kernels do not look.
 """
 
 from __future__ import annotations
 
-import types
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from online_psp.engine.types import Array, Floats
-from online_psp.io.model_file import Fields, ModelFileError
+from online_psp.engine.rows import AnyRows, DenseRows, SparseRows
+from online_psp.engine.types import Array
+from online_psp.io.model_file import ModelFileError
 
 T = TypeVar("T")
 
@@ -22,8 +23,7 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays, by dotted names, and JSON of a NamedTuple."""
     arrays: dict[str, Array] = {}
     values: dict[str, Any] = {}
-    fields = state._asdict() if hasattr(state, "_asdict") else {str(i): each for i, each in enumerate(state)}
-    for name, value in fields.items():
+    for name, value in (state._asdict() if hasattr(state, "_asdict") else {str(i): each for i, each in enumerate(state)}).items():
         if isinstance(value, np.ndarray):
             arrays[name] = value
         elif isinstance(value, tuple):
@@ -34,33 +34,54 @@ def flatten(state: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, values
 
 
-def unflatten(kind: type[T], fields: Fields, sizes: dict[str, int], dtype: Any) -> T:
-    """Rebuild a NamedTuple, with every field checked; `sizes` gives the known letters, and the others are added to it."""
-    hints = get_type_hints(kind, include_extras=True)
-    return kind(**{name: _field(hint, name, fields, sizes, dtype) for name, hint in hints.items()})
+def unflatten(kind: type[T], arrays: Mapping[str, Array], values: Mapping[str, Any], sizes: dict[str, int]) -> T:
+    """Rebuild a NamedTuple; fields that the file does not have yet take their defaults. `sizes` are the letters known so far."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if name in arrays:
+            _check_shape(hint, name, arrays[name].shape, sizes)
+            found[name] = arrays[name]
+        elif isinstance(values.get(name), dict):
+            found[name] = _nested(hint, under(arrays, name), values[name], sizes)
+        elif name in values:
+            found[name] = values[name]
+    return kind(**found)
 
 
-def _field(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        inner = next(each for each in get_args(hint) if each is not type(None))
-        absent = name not in fields.arrays if get_origin(inner) is Annotated else fields.values.get(name) is None
-        return None if absent else _field(inner, name, fields, sizes, dtype)
-    if get_origin(hint) is Annotated:
-        return _array(hint, name, fields, sizes, dtype)
-    if get_origin(hint) is tuple:  # of states whose sizes differ
-        inside, each = fields.under(name), get_args(hint)[0]
-        return tuple(_field(each, str(i), inside, {"D": sizes["D"]}, dtype) for i in range(len(inside.values)))
-    if hasattr(hint, "_fields"):
-        return unflatten(hint, fields.under(name), sizes, dtype)
-    numbers: dict[Any, Any] = {int: fields.count, float: fields.number}
-    return numbers[hint](name) if hint in numbers else fields.value(name, hint)
+def _nested(hint: Any, arrays: Mapping[str, Array], values: Mapping[str, Any], sizes: dict[str, int]) -> Any:
+    """A state within another, that may be None, or a tuple of states, whose sizes may differ."""
+    if get_origin(hint) is tuple:
+        each, known = get_args(hint)[0], {"D": sizes["D"]}
+        return tuple(_nested(each, under(arrays, str(i)), values[str(i)], dict(known)) for i in range(len(values)))
+    kind = next(each for each in (hint, *get_args(hint)) if hasattr(each, "_fields"))
+    return unflatten(kind, arrays, values, sizes)
 
 
-def _array(hint: Any, name: str, fields: Fields, sizes: dict[str, int], dtype: Any) -> Array:
-    base, *words = get_args(hint)
-    letters = [word for word in words if word != "infinite"]
-    found = fields.arrays.get(name)
-    if found is None or found.ndim != len(letters):
-        raise ModelFileError(f"its array {name!r} is missing or of another shape")
-    shape = tuple(sizes.setdefault(letter, length) for letter, length in zip(letters, found.shape, strict=True))
-    return fields.array(name, shape, np.float64 if base == Floats else dtype, finite="infinite" not in words)
+def _check_shape(hint: Any, name: str, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    letters = next((get_args(each)[1:] for each in (hint, *get_args(hint)) if get_origin(each) is Annotated), None)
+    if letters is None or len(letters) != len(shape) or shape != tuple(map(sizes.setdefault, letters, shape)):
+        raise ModelFileError(f"its array {name!r} has the shape {shape}, which does not go with the others")
+
+
+def under(arrays: Mapping[str, Array], name: str) -> dict[str, Array]:
+    """The arrays of a part, by their names within it."""
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+
+
+def arrays_of(rows: SparseRows | DenseRows) -> dict[str, Array]:
+    """Rows as arrays."""
+    if isinstance(rows, DenseRows):
+        return {"rows": rows.X}
+    matrix = rows.matrix()
+    return {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
+
+
+def rows_of(arrays: Mapping[str, Array], D: int) -> AnyRows | None:
+    """Rows from arrays; None if there are none."""
+    if "rows" in arrays:
+        return DenseRows(arrays["rows"])
+    if "data" not in arrays:
+        return None
+    matrix = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(len(arrays["indptr"]) - 1, D))
+    matrix.check_format()
+    return SparseRows(matrix)

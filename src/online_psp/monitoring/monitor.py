@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from online_psp.engine.checks import check_count
 from online_psp.engine.locks import InterruptsWait, model_lock
 from online_psp.engine.rows import AnyRows, DenseRows
 from online_psp.engine.threads import suited_threads
@@ -30,6 +29,9 @@ from online_psp.pca import OnlinePCA
 from online_psp.pca.checks import check_rows, check_values
 from online_psp.pca.forgetting import check_times
 
+_REFRESH = 64  # most rows between two places at which the model is read
+_RECENT = 256  # rows to start anew from
+
 OnDrift: TypeAlias = str | Callable[["Monitor", Alarm], Any]
 
 
@@ -37,7 +39,7 @@ class Monitor:
     """Score each row of a stream before it is learned, flag outliers, and raise an alarm when the stream has changed.
 
     The model is read at certain *places* of the stream: after the first row, then each time an eighth more rows have come, and at least
-    every `refresh` rows (or an eighth of the half-life, if that is less). Scores and limits are those of the model at the last place. So
+    every 64 rows (or an eighth of the half-life, if that is less). Scores and limits are those of the model at the last place. So
     they do not depend on how the stream is cut into calls, and no row is scored by a model that has learned it. If the half-life is a time,
     places are at most an eighth of it apart; after a pause so long that too little is remembered, scores are NaN again.
 
@@ -65,10 +67,6 @@ class Monitor:
         What to do at an alarm, besides reporting it. "reset" starts the model anew from the rows since the change, as far as they are kept.
         A callable is called with the monitor and the `Alarm`, after the row that raised it was learned. If it raises an error, the call
         ends; `n_rows` then says how many rows have been learned, including that one.
-    refresh : int
-        Largest number of rows between two places at which the model is read.
-    recent : int
-        Number of recent rows to keep, to start anew from.
 
     Attributes
     ----------
@@ -100,8 +98,6 @@ class Monitor:
         learn_outliers: bool = True,
         run_length: float | None = 100_000,
         on_drift: OnDrift = "flag",
-        refresh: int = 64,
-        recent: int = 256,
     ) -> None:
         if not isinstance(model, OnlinePCA):
             raise TypeError(f"Monitor takes an OnlinePCA; got {type(model).__name__}.")
@@ -119,7 +115,7 @@ class Monitor:
         """Called with rows and what was found about them, when they have been learned; not saved."""
         self._lock = model_lock()
         self._alpha, self._run_length = check_alpha(alpha), None if run_length is None else float(run_length)
-        self._refresh, self._recent = check_count(refresh, "refresh"), Recent(check_count(recent, "recent"))
+        self._recent = Recent(_RECENT)
         self._charts: ChartState | None = None
         self._last_time = _last_time(model)
         self._places, self._judge = Places(last_time=self._last_time), Judge().read(model, self._memory)
@@ -146,11 +142,6 @@ class Monitor:
         if not callable(on_drift) and on_drift not in ("flag", "reset"):
             raise ValueError(f"on_drift must be 'flag', 'reset' or a function of the monitor and the alarm; got {on_drift!r}.")
         self._on_drift = on_drift
-
-    @property
-    def refresh(self) -> int:
-        """Largest number of rows between two places at which the model is read."""
-        return self._refresh
 
     @property
     def run_length(self) -> float | None:
@@ -244,7 +235,7 @@ class Monitor:
     @property
     def _step(self) -> int:
         """Most rows from one place to the next."""
-        return max(1, int(min(self._refresh, self._memory.rows / 8)))
+        return max(1, int(min(_REFRESH, self._memory.rows / 8)))
 
     def _piece(self, given: _Given, start: int, found: Update) -> int:
         """Take rows up to the next place or an alarm; returns their number."""

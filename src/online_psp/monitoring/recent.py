@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, vstack
 from online_psp.engine.libraries import to_host
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, SparseRows
 from online_psp.engine.types import Array, Floats
+from online_psp.io.states import arrays_of
 
 
 class Recent:
@@ -62,12 +63,8 @@ class Recent:
         if not self._parts:
             return {}
         rows, times = self.last(self.size), self.times(self.size)
-        found = {} if times is None else {"times": times}
-        if isinstance(rows, SparseRows):
-            matrix = rows.matrix()
-            return found | {name: np.asarray(getattr(matrix, name), dtype=np.float64) for name in ("data", "indices", "indptr")}
-        dense = to_host(rows.X)
-        return found | {"rows": dense if dense.dtype == np.float32 else dense.astype(np.float64, copy=False)}
+        found = arrays_of(rows if not isinstance(rows, ArrayRows) else DenseRows(to_host(rows.X)))
+        return found if times is None else found | {"times": times}
 
     def restore(self, rows: AnyRows | None, times: Floats | None) -> None:
         """Keep these rows, and nothing else."""

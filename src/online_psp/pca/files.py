@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import numbers
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from online_psp.engine.rows import DenseRows, SparseRows
 from online_psp.engine.types import Array
 from online_psp.io import mat_file, model_file
-from online_psp.io.model_file import Contents, Fields, ModelFileError
-from online_psp.io.states import flatten, unflatten
-from online_psp.pca.buffer import Buffer
+from online_psp.io.model_file import Contents, ModelFileError
+from online_psp.io.states import arrays_of, flatten, rows_of, under, unflatten
 from online_psp.pca.estimator import OnlinePCA, State, empty_buffer
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.model import Covariance, Model, empty_model
-from online_psp.pca.settings import Settings, check_settings
-from online_psp.pca.signals import RULES
+from online_psp.pca.settings import check_settings
 
-_KEPT_OUT = ("random_state", "reference")  # may be of any type, and have no effect
-_NAMES: dict[Any, tuple[str, ...]] = {}
+_KEPT_OUT = ("dtype", "random_state", "reference")  # stored by its name; may be of any type, and have no effect
 
 
 def save(model: OnlinePCA, path: str | os.PathLike[str], run: dict[str, Any] | None = None) -> None:
@@ -40,22 +36,17 @@ def load(path: str | os.PathLike[str], cls: type[OnlinePCA] = OnlinePCA) -> tupl
     if os.fspath(path).endswith(".mat"):
         return _from_mat(mat_file.read(path), cls), {}
     found = model_file.read(path)
-    try:
+    with model_file.refusing(path):
         if found.kind != "OnlinePCA":
-            what = f"the {found.state.get('algorithm')} algorithm by itself" if found.kind == "algorithm" else f"a {found.kind}"
+            what = f"the {found.state['algorithm']} algorithm by itself" if found.kind == "algorithm" else f"a {found.kind}"
             way = ": read it with Monitor.load, which has the OnlinePCA as its model" if found.kind == "Monitor" else ""
             raise ModelFileError(f"it holds {what}, not an OnlinePCA{way}")
-        fields = Fields(found.arrays, found.state)
-        model = pca_from_state(fields, cls)
-        fields.nothing_left()
-        return model, found.run
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be used as a model: {error}.") from None
+        return pca_from_state(found.arrays, found.state, cls), found.run
 
 
 def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the JSON values of a model, which does not change."""
-    parameters = {name: _plain(getattr(model, name), name) for name in _parameter_names(type(model)) if name != "dtype"}
+    parameters = {name: _plain(value, name) for name, value in model.get_params().items() if name not in _KEPT_OUT}
     parameters["dtype"] = None if model.dtype is None else np.dtype(model.dtype).name
     values: dict[str, Any] = {"parameters": parameters, "fitted": hasattr(model, "_state")}
     if not values["fitted"]:
@@ -66,11 +57,8 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
     arrays = {f"model.{name}": array for name, array in arrays.items()}
     arrays |= {"buffer.weights": buffer.weights[: buffer.n], "buffer.decays": buffer.decays[: buffer.n]}
     rows = buffer.rows(buffer.n)
-    if isinstance(rows, SparseRows):
-        matrix = rows.matrix()
-        arrays |= {"buffer.data": matrix.data, "buffer.indices": matrix.indices.astype(float), "buffer.indptr": matrix.indptr.astype(float)}
-    else:
-        arrays["buffer.rows"] = rows.dense(settings.working)
+    stored = arrays_of(rows if isinstance(rows, SparseRows) else DenseRows(rows.dense(settings.working)))
+    arrays |= {f"buffer.{name}": array for name, array in stored.items()}
     values |= {
         "D": settings.D,
         "dtype": settings.working.name,
@@ -79,93 +67,40 @@ def pca_state(model: OnlinePCA) -> tuple[dict[str, Array], dict[str, Any]]:
         "shown": settings.shown,
         "feature_names": None if names is None else [str(name) for name in names],
         "model": inner,
-        "buffer": {},
         "last_time": last_time,
     }
     return arrays, values
 
 
-def _parameter_names(cls: type[OnlinePCA]) -> tuple[str, ...]:
-    """Those that a file has, of a class; scikit-learn finds them in a signature, which takes long, so they are remembered."""
-    if cls not in _NAMES:
-        _NAMES[cls] = tuple(name for name in cls._get_param_names() if name not in _KEPT_OUT)
-    return _NAMES[cls]
-
-
 def _plain(value: Any, name: str) -> Any:
     """The JSON form of a parameter."""
-    if value is None or type(value) in (bool, str, int, float):
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":  # a timedelta64 is no number of rows
+        value = value.item()
+    if value is None or isinstance(value, bool | str | int | float):
         return value
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
     if name == "half_life":
         return f"{check_half_life(value)[0]}s"  # type: ignore[index]
     raise TypeError(f"A model whose {name} is {value!r} cannot be saved: it is neither a number nor text.")
 
 
-def pca_from_state(fields: Fields, cls: type[OnlinePCA]) -> OnlinePCA:
+def pca_from_state(arrays: Mapping[str, Array], values: Mapping[str, Any], cls: type[OnlinePCA]) -> OnlinePCA:
     """Rebuild a model from what `pca_state` returned."""
-    given: dict[str, Any] = fields.value("parameters", dict)
-    unknown = [name for name in given if name not in _parameter_names(cls)]
-    if unknown:
-        raise ModelFileError(f"it has a parameter {unknown[0]!r}, which this library does not know")
-    model = cls(**given)
-    try:
-        settings = check_settings(model)
-    except (ValueError, TypeError) as error:
-        raise ModelFileError(f"its parameters are impossible ({error})") from None
-    if not fields.value("fitted", bool):
+    model = cls(**values["parameters"])
+    settings = check_settings(model)
+    if not values["fitted"]:
         return model
-    D, dtype = fields.count("D", 1), np.dtype(fields.choice("dtype", "float64", "float32"))
-    share: Any = fields.values.get("share")
-    if share is not None and share not in RULES:
-        share = fields.number("share", 0.0, 1.0)
-    elif share is not None:
-        share = fields.choice("share", *RULES)
-    settings = replace(settings, share=share, rank=fields.count("rank", 1, D), shown=fields.count("shown", 1, D), D=D, working=dtype)
-    learned = unflatten(Model, fields.under("model"), {"D": D}, dtype)
-    forms = learned.basis, learned.turned, learned.covariance
-    if sum(form is not None for form in forms) != 1 or learned.few != settings.few:
-        raise ModelFileError("it has no directions, or too many of them")
-    last_time = None if fields.values.get("last_time") is None else fields.number("last_time")
-    names = fields.optional("feature_names", list)
-    if names is not None:
-        if len(names) != D or not all(isinstance(name, str) for name in names):
-            raise ModelFileError("its feature names are not one for each feature")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    model.n_features_in_ = D
-    model._state = State(settings, learned, _buffer(fields.under("buffer"), settings, learned), last_time)
+    known = {name: values[name] for name in ("D", "share", "rank", "shown")}
+    settings = replace(settings, working=np.dtype(values["dtype"]), **known)
+    learned = unflatten(Model, under(arrays, "model"), values["model"], {"D": settings.D})
+    if values["feature_names"] is not None:
+        model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
+    model.n_features_in_ = settings.D
+    buffer, stored = empty_buffer(settings, learned), under(arrays, "buffer")
+    rows = rows_of(stored, settings.D)
+    if rows is not None and len(rows):
+        buffer.add(rows, stored["weights"], stored["decays"])
+    model._state = State(settings, learned, buffer, values["last_time"])
     return model
-
-
-def _buffer(fields: Fields, settings: Settings, model: Model) -> Buffer:
-    """The open rows of a file."""
-    buffer = empty_buffer(settings, model)
-    n = len(fields.arrays.get("weights", ()))
-    if n >= buffer.room:
-        raise ModelFileError("it has kept more rows than it should")
-    weights, decays = fields.array("weights", (n,), np.float64), fields.array("decays", (n,), np.float64)
-    if "rows" in fields.arrays:
-        rows: Any = DenseRows(fields.array("rows", (n, settings.D), settings.working, finite=settings.missing != "impute"))
-    else:
-        entries = len(fields.arrays.get("data", ()))
-        data = fields.array("data", (entries,), settings.working, finite=settings.missing != "impute")
-        indices, indptr = fields.array("indices", (entries,), np.float64), fields.array("indptr", (n + 1,), np.float64)
-        try:
-            matrix = csr_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=(n, settings.D))
-            matrix.check_format(full_check=True)
-        except ValueError as error:
-            raise ModelFileError(f"its sparse rows are impossible ({error})") from None
-        rows = SparseRows(matrix)
-    if n:
-        buffer.add(rows, weights, decays)
-    return buffer
 
 
 # MAT files hold what a model has learned, without the state from which learning continues

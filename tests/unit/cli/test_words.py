@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -14,20 +13,10 @@ from tests.command import data, psp, write_csv
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["help"], "transform"), (["help", "fit"], "--n-components"), (["fit", "-h"], "--n-components"), (["-v"], __version__)],
+    [(["--help"], "transform"), (["fit", "-h"], "--n-components"), (["-v"], __version__)],
 )
 def test_help_and_version(words: list[str], part: str) -> None:
     assert part in psp(*words, env={"COLUMNS": "300", "TERM": "dumb"}).stdout
-
-
-@pytest.mark.parametrize("command", ["transform", "score", "impute"])
-def test_model_and_rows_the_other_way_round(tmp_path: Path, command: str) -> None:
-    source, model = write_csv(tmp_path / "x.csv", data(40, 6)), tmp_path / "m.psp"
-    psp("fit", source, "-k", 2, "-o", model, "-q")
-    psp(command, model, source, "-o", tmp_path / "right.npy", "-q")
-    said = psp(command, source, model, "-o", tmp_path / "swapped.npy", "-q").stderr
-    assert "is the model" in said
-    np.testing.assert_array_equal(np.load(tmp_path / "swapped.npy"), np.load(tmp_path / "right.npy"))
 
 
 def test_two_tables_are_no_model(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def rows(tmp_path: Path) -> Path:
 
 def test_one_claim_at_a_time_within_a_process(tmp_path: Path) -> None:
     with claimed(tmp_path / "m.psp"):
-        with pytest.raises(OutputInUseError, match="this process"), claimed(tmp_path / "m.psp"):
+        with pytest.raises(OutputInUseError, match=f"process {os.getpid()}"), claimed(tmp_path / "m.psp"):
             pass
         with claimed(tmp_path / "n.psp"):
             pass
@@ -60,19 +60,12 @@ def test_writers_that_hold_nothing_do_not_tear_the_file(tmp_path: Path) -> None:
 # What is there already
 
 
-def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
-    source, victim = rows(tmp_path), tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / ".v.psp.partial").symlink_to(victim)
-    psp("fit", source, "-k", 2, "-o", tmp_path / "v.psp", "-q")
-    assert victim.read_text() == "precious"
-    for name in (".w.psp.lock",):
-        (tmp_path / name).symlink_to(victim)
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    source, other = rows(tmp_path), tmp_path / "other"
+    other.write_text("precious")
+    (tmp_path / ".w.psp.lock").symlink_to(other)
     assert "symbolic link" in psp("fit", source, "-k", 2, "-o", tmp_path / "w.psp", "-q", code=2).stderr
-    (tmp_path / ".w.psp.lock").unlink()
-    os.link(victim, tmp_path / ".w.psp.lock")
-    assert "remove it" in psp("fit", source, "-k", 2, "-o", tmp_path / "w.psp", "-q", code=2).stderr
-    assert victim.read_text() == "precious"
+    assert other.read_text() == "precious"
 
 
 def test_a_linked_output_is_written_through_and_keeps_its_permissions(tmp_path: Path) -> None:
@@ -84,13 +77,9 @@ def test_a_linked_output_is_written_through_and_keeps_its_permissions(tmp_path: 
     assert link.is_symlink()
     assert target.is_file()
     target.chmod(0o640)
-    if os.geteuid() == 0:
-        os.chown(target, 12345, 23456)
     psp("fit", source, "-k", 2, "-o", link, "-q", "--force")
     assert link.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    if os.geteuid() == 0:
-        assert (target.stat().st_uid, target.stat().st_gid) == (12345, 23456)
     OnlinePCA.load(link).save(link)
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert os.listdir(tmp_path / "real") == ["m.psp"]
@@ -118,7 +107,7 @@ def test_what_is_no_regular_file_stays_what_it_is(tmp_path: Path, kind: str) -> 
     before = os.stat(output)
     for options in ([], ["--force"]):
         said = psp("fit", source, "-k", 2, "-o", output, *options, code=2).stderr
-        assert f"is a {'named pipe' if kind == 'pipe' else kind}" in said
+        assert "must be a regular file" in said
     with pytest.raises(OutputError):
         OnlinePCA(2).fit(data(9, 3)).save(output)
     assert os.path.samestat(before, os.stat(output))

@@ -154,8 +154,6 @@ def test_a_changed_file_is_not_resumed(tmp_path: Path, change: str) -> None:
         (["--set", "center=no"], "center = True, not False"),
         (["--set", "whiten=yes"], "whiten = False, not True"),
         (["--set", "block=50"], "block = 100, not 50"),
-        (["--set", "shuffle_buffer=50"], "shuffle_buffer = 0, not 50"),
-        (["--set", "seed=3"], "seed = 0, not 3"),
         (["--algorithm", "ipca"], "algorithm = None, not ipca"),
         (["--standardize"], "standardize = False, not True"),
         (["--half-life", 50], "half_life = None, not 50.0"),
@@ -193,10 +191,6 @@ def test_options_are_remembered_on_resume(tmp_path: Path) -> None:
         "--columns",
         "x0,x2,x3",
         "--set",
-        "shuffle_buffer=100",
-        "--set",
-        "seed=4",
-        "--set",
         "dtype=float32",
     ]
     source, model = write_csv(tmp_path / "x.csv", X), tmp_path / "m.psp"
@@ -205,7 +199,7 @@ def test_options_are_remembered_on_resume(tmp_path: Path) -> None:
     run = runs.reopen(model)
     assert run.reading == {"columns": ["x0", "x2", "x3"], "dtype": "float32"}
     half = runs.start(open_source(source, **run.reading), OnlinePCA(2, whiten=True, oversample=1, dtype="float32"), block=50)
-    half.shuffle_buffer, half.seed, half.reading = 100, 4, run.reading
+    half.reading = run.reading
     for _ in runs.steps(half, open_source(source, **run.reading)):
         if half.row == 300:
             break
@@ -243,7 +237,7 @@ def test_an_update_that_failed_does_not_count_rows_twice(tmp_path: Path) -> None
     write_csv(more, X[300:], {})
     np.save(tmp_path / "b.npy", X[300:])
 
-    stopped = runs.updating(runs.reopen(model), open_source(tmp_path / "b.npy"), {"block": 100})
+    stopped = runs.updating(runs.reopen(model), open_source(tmp_path / "b.npy"), 100)
     steps = runs.steps(stopped, open_source(tmp_path / "b.npy"))
     next(steps)
     next(steps)

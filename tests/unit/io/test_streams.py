@@ -25,7 +25,7 @@ class StopError(Exception):
     pass
 
 
-@pytest.mark.parametrize("options", [{}, {"epochs": 3}, {"shuffle_buffer": 150}, {"epochs": 2, "shuffle_buffer": 333, "seed": 5}])
+@pytest.mark.parametrize("options", [{}, {"epochs": 3}])
 def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, options: dict[str, Any]) -> None:
     X = data(1000)
     np.save(tmp_path / "x.npy", X)
@@ -53,17 +53,6 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, op
         except StopError:
             pass
     assert (tmp_path / "pieces.psp").read_bytes() == (tmp_path / "whole.psp").read_bytes()
-
-
-def test_mixing_loses_no_row_and_depends_on_the_seed(tmp_path: Path) -> None:
-    X = data(500, 5)
-    models = [
-        streams.fit_stream(X, tmp_path / "m.psp", OnlinePCA(2), shuffle_buffer=200, block=30, seed=seed, epochs=2) for seed in (1, 1, 2)
-    ]
-    batch = OnlinePCA(2).fit(X)
-    assert models[0].components_.tobytes() == models[1].components_.tobytes() != models[2].components_.tobytes()
-    np.testing.assert_allclose(models[2].components_, batch.components_, atol=1e-10)
-    np.testing.assert_allclose(models[2].mean_, X.mean(axis=0), atol=1e-12)
 
 
 def test_iterables_skip_what_was_done(tmp_path: Path) -> None:
@@ -142,9 +131,9 @@ def test_fit_transform_info_merge_plot(tmp_path: Path) -> None:
         np.testing.assert_allclose(block.rows, model.transform(X[500:]), atol=1e-12)
         psp("transform", tmp_path / "a.psp", tmp_path / name, "--inverse", "-o", tmp_path / "back.npy", "--force")
         np.testing.assert_allclose(np.load(tmp_path / "back.npy"), model.inverse_transform(model.transform(X[500:])), atol=1e-12)
-    shown = psp("info", tmp_path / "a.psp").stdout
-    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "█"):
-        assert part in shown.replace("\n              ", "")
+    shown = psp("info", tmp_path / "a.psp", env={"COLUMNS": "300"}).stdout
+    for part in ("500", "a.npy", "row 500 of 500, finished", "3 of 40 features", "####"):
+        assert part in shown
     facts = json.loads(psp("info", tmp_path / "ab.psp", "--json").stdout)
     assert facts["samples"] == 900
     assert len(facts["merged"]) == 2

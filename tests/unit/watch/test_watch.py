@@ -448,7 +448,7 @@ def test_a_table_that_is_cut_and_written_again_gives_each_row_once(tmp_path: Pat
     monitor.update(X)
     monitor.save(path)
     file.look()
-    assert "a.csv, line 2" in decoded(file.document())["note"]
+    assert "Row #2" in decoded(file.document())["note"]
 
 
 def test_psp_watch_of_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:

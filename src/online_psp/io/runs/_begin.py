@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 from online_psp.algorithms import ALGORITHMS
 from online_psp.io.alarms import AlarmFile, AlarmFileError
 from online_psp.io.files import claimed
-from online_psp.io.runs._checkpoints import reopen, reopen_any
+from online_psp.io.runs._checkpoints import reopen
 from online_psp.io.runs._driving import Saving
-from online_psp.io.runs._run import Learner, Run, RunOptions, anew, start, updating
-from online_psp.io.sources import Source, open_source
+from online_psp.io.runs._run import Learner, Run, anew, start, updating
+from online_psp.io.sources import Source
 from online_psp.monitoring import Monitor
 from online_psp.pca import OnlinePCA
 
@@ -43,7 +42,11 @@ class Task:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the model that are asked for: a run that is continued must have the same."""
     reading: Mapping[str, Any] = field(default_factory=dict)
-    feeding: RunOptions = field(default_factory=RunOptions)
+    """Options of `open_source`."""
+    block: int | None = None
+    """Rows read at a time."""
+    epochs: int | None = None
+    """Passes over the source."""
     monitor: Mapping[str, Any] | None = None
     """Settings of the monitor that are asked for; None if no monitor is."""
     alarms: Path | None = None
@@ -63,8 +66,6 @@ class Begun(NamedTuple):
     run: Run
     source: Source
     saving: Saving
-    earlier: Run | None
-    """The run in the existing file, unless it is overwritten."""
 
 
 @contextlib.contextmanager
@@ -76,13 +77,14 @@ def begin(task: Task) -> Iterator[Begun]:
     RunError
     """
     with contextlib.ExitStack() as held:
-        present = held.enter_context(claimed(task.path)).exists
+        present = held.enter_context(claimed(task.path)).exists()
         try:
             saving = Saving(task.path, task.every)
         except ValueError as error:
             raise RunError(str(error)) from None
         if task.alarms is not None:
-            _check_table(task.alarms, task.path)
+            if task.alarms.suffix.lower() != ".csv":
+                raise RunError(f"--monitor writes CSV: the name of its file must end in .csv; got {task.alarms}.")
             held.enter_context(claimed(task.alarms))
         if task.mode == "update" and not present:
             raise RunError(f"{task.path} does not exist; there is no model to update.")
@@ -91,8 +93,9 @@ def begin(task: Task) -> Iterator[Begun]:
                 f"{task.path} exists; add --resume to continue the run in it, or --force to overwrite it; psp update {task.path} … "
                 "learns a source on top of it."
             )
-        reopened = reopen_any if task.mode == "update" else reopen
-        earlier = reopened(task.path) if present and task.mode != "new" else None
+        earlier = reopen(task.path, update=task.mode == "update") if present and task.mode != "new" else None
+        if earlier is not None and earlier.identity:
+            saving.place = earlier.epoch, earlier.row
         missing = task.settings.get("missing") if earlier is None else getattr(earlier.model, "missing", None)
         reading = _reading(task, earlier)
         source = task.open({**reading, **holes_for(missing)})
@@ -101,9 +104,9 @@ def begin(task: Task) -> Iterator[Begun]:
         known = None if earlier is None else earlier.source.get("image_shape")
         source = replace(source, image_shape=task.image or source.image_shape or known)
         run = _new(task, source) if earlier is None else _again(task, source, earlier)
-        run.reading = {name: _plain(value) for name, value in reading.items()}
+        run.reading = {name: _plain(value) for name, value in reading.items() if name != "max_memory"}  # which is that of this machine
         _attach(task, run, earlier)
-        yield Begun(run, source, saving, earlier)
+        yield Begun(run, source, saving)
 
 
 def check_image(shape: Sequence[int], features: int) -> None:
@@ -131,7 +134,7 @@ def remembered_columns(stored: Any, names: Sequence[str] | None, given: Mapping[
     names : names of the features of the model, if they have any
     given : the options now
     """
-    known = _known_reading(stored)
+    known = stored or {}
     if not any(known.get(key) for key in _CHOSEN) or any(key in given for key in ("columns", "exclude")):
         return {}
     return {key: known[key] for key in ("columns", "exclude") if known.get(key)} if names is None else {"columns": list(names)}
@@ -141,19 +144,13 @@ def _reading(task: Task, earlier: Run | None) -> dict[str, Any]:
     """Reading options: those of the resumed run, or the columns that the model and its table know, unless other options are given."""
     if earlier is None:
         return dict(task.reading)
-    known = _known_reading(earlier.reading)
+    known = earlier.reading
     if task.mode == "resume":
         return {**known, **task.reading}
     kept: dict[str, Any] = {
         name: known[name] for name in ("ids", "time_column") if task.alarms is not None and name in known
     }  # a table keeps its columns
     return {**kept, **remembered_columns(earlier.reading, earlier.source.get("feature_names"), task.reading), **task.reading}
-
-
-def _known_reading(stored: Any) -> dict[str, Any]:
-    """Reading options in a model file, as far as `open_source` has them; the memory allowed is that of this machine."""
-    names = inspect.signature(open_source).parameters.keys() - {"source", "max_memory", "missing"}
-    return {name: value for name, value in stored.items() if name in names} if isinstance(stored, dict) else {}
 
 
 def _plain(value: Any) -> Any:
@@ -169,7 +166,7 @@ def _plain(value: Any) -> Any:
 def _new(task: Task, source: Source) -> Run:
     try:
         made = task.make(source)
-        run = start(source, made.model if isinstance(made, Monitor) else made, **task.feeding)
+        run = start(source, made.model if isinstance(made, Monitor) else made, task.block, task.epochs)
     except ValueError as error:
         raise RunError(str(error)) from None
     run.monitor = made if isinstance(made, Monitor) else None
@@ -180,13 +177,13 @@ def _again(task: Task, source: Source, earlier: Run) -> Run:
     """The earlier run, or one over another source with its model."""
     resume = task.mode == "resume"
     known = {name: (_setting(earlier.model, name), value) for name, value in task.settings.items()}
-    if resume:
-        known |= {name: (getattr(earlier, name), value) for name, value in task.feeding.items() if name != "epochs" and value is not None}
+    if resume and task.block is not None:
+        known["block"] = earlier.block, task.block
     _check_same_settings(known, f"{task.path} was begun")
     if resume:
-        earlier.epochs = max(task.feeding.get("epochs", earlier.epochs), earlier.epoch + 1)
+        earlier.epochs = max(task.epochs or earlier.epochs, earlier.epoch + 1)
         return earlier
-    run = (anew if task.force else updating)(earlier, source, task.feeding)
+    run = (anew if task.force else updating)(earlier, source, task.block, task.epochs)
     if run is earlier:
         task.say(f"{task.path} has learned {source.name} up to row {run.row}; continuing from there.")
     elif any(entry["name"] == source.name for entry in run.before):
@@ -219,18 +216,11 @@ def settings_of(model: Learner) -> dict[str, Any]:
 def settings_of_monitor(monitor: Monitor) -> dict[str, Any]:
     """The settings of a monitor that are not the default ones."""
     usual = {name: each.default for name, each in inspect.signature(Monitor).parameters.items()}
-    names = ("alpha", "learn_outliers", "run_length", "on_drift", "refresh")
+    names = ("alpha", "learn_outliers", "run_length", "on_drift")
     return {name: getattr(monitor, name) for name in names if getattr(monitor, name) != usual[name]}
 
 
 # The monitor and its table
-
-
-def _check_table(table: Path, model: Path) -> None:
-    if table.suffix.lower() != ".csv":
-        raise RunError(f"--monitor writes CSV: the name of its file must end in .csv; got {table}.")
-    if os.path.realpath(table) == os.path.realpath(model):
-        raise RunError(f"{table} is the model file as well as the table of alarms; choose another name.")
 
 
 def _attach(task: Task, run: Run, earlier: Run | None) -> None:
@@ -249,9 +239,8 @@ def _attach(task: Task, run: Run, earlier: Run | None) -> None:
                 raise RunError(f"--monitor: {error}") from None
         monitor = run.monitor
         _check_same_settings({name: (getattr(monitor, name), value) for name, value in task.monitor.items()}, f"{task.path} is monitored")
-    if run.monitor is not None and (run.epochs > 1 or run.shuffle_buffer):
-        option = "epochs" if run.epochs > 1 else "shuffle_buffer"
-        raise RunError(f"A monitored model scores rows in their order before it learns them, and so each of them once: leave {option} out.")
+    if run.monitor is not None and run.epochs > 1:
+        raise RunError("A monitored model scores rows before it learns them, and so each of them once: leave epochs out.")
     if path is None:
         return
     if run.monitor is None:

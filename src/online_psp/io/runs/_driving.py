@@ -8,8 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from online_psp.io.files import Output, OutputReplacedError
-from online_psp.io.model_file import digest_of
 from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint
 from online_psp.io.runs._run import Run, check_same, describe
@@ -29,7 +27,7 @@ class Saving:
     Parameters
     ----------
     path : path
-        The model file; the caller must hold it (`files.claimed`), and must not have read it yet.
+        The model file; the caller must hold it (`files.claimed`).
     every : str or int
         See `Timer`.
     """
@@ -38,27 +36,15 @@ class Saving:
         self.path, self.timer = path, Timer(every)
         self.last: float | None = None
         """Monotonic time of this run's last checkpoint; None before the first."""
-        self._output = Output(path, digest_of)
+        self.place: tuple[int, int] | None = None
+        """Epoch and row of the run that the file holds; None if it holds none."""
 
     def save(self, run: Run) -> None:
-        """Write a checkpoint, whatever signals come.
-
-        Raises
-        ------
-        OutputReplacedError
-            If somebody else has written the file during the run; it does not change, and the checkpoint goes to a new name beside it.
-        """
-        replaced = None
+        """Write a checkpoint, whatever signals come."""
         with unbroken():
-            try:
-                checkpoint(run, self._output)
-            except OutputReplacedError as error:
-                replaced = error
-                self.path, self._output = error.beside, Output(error.beside, digest_of)
-        self.last = time.monotonic()
+            checkpoint(run, self.path)
+        self.last, self.place = time.monotonic(), (run.epoch, run.row)
         self.timer.reset()
-        if replaced is not None:
-            raise replaced
 
 
 def drive(
@@ -86,7 +72,7 @@ def drive(
     with Stop(signals) as stop:
 
         def deadline() -> bool:
-            return stop.asked is not None or timer.ripe() or (not run.shuffle_buffer and time.monotonic() - looked > _LOOK_UP)
+            return stop.asked is not None or timer.ripe() or time.monotonic() - looked > _LOOK_UP
 
         try:
             before = run.passed

@@ -6,12 +6,12 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from online_psp.io.runs._begin import Task, begin, settings_of, settings_of_monitor
 from online_psp.io.runs._driving import drive
 from online_psp.io.runs._page import RunPage
-from online_psp.io.runs._run import Learner, Run, RunOptions, give_names
+from online_psp.io.runs._run import Learner, Run, give_names
 from online_psp.io.sources import open_source
 from online_psp.monitoring import Monitor
 from online_psp.pca import OnlinePCA
@@ -31,7 +31,8 @@ def fit_stream(
     checkpoint_every: str | int = "60s",
     reading: Mapping[str, Any] | None = None,
     report: Callable[[Run], None] | None = None,
-    **options: Unpack[RunOptions],
+    block: int | None = None,
+    epochs: int | None = None,
 ) -> Any:
     """Fit a model or a monitor to a source, with checkpoints, a table of alarms and a live page: what ``psp fit`` and ``psp update`` do.
 
@@ -59,8 +60,10 @@ def fit_stream(
         Options of `open_source`; resumed and updated runs remember them.
     report : callable, optional
         Called with the run after each step.
-    **options
-        `block`, `epochs`, `shuffle_buffer`, `seed`: see `RunOptions`.
+    block : int, optional
+        Rows read at a time.
+    epochs : int, optional
+        Passes over the source.
 
     Returns
     -------
@@ -82,7 +85,8 @@ def fit_stream(
         lambda _: made,
         {} if model is None else settings_of(learner),
         reading or {},
-        options,
+        block,
+        epochs,
         settings_of_monitor(made) if isinstance(made, Monitor) else None,
         None if alarms is None else Path(alarms),
         mode="update" if update else "resume" if resume else "new",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,6 @@ class Run:
     """Name, features, total, image shape, feature names: for `psp info`."""
     block: int
     epochs: int = 1
-    shuffle_buffer: int = 0
-    seed: int = 0
     epoch: int = 0
     row: int = 0
     """Rows of this epoch that have been processed, including bad ones."""
@@ -94,30 +92,17 @@ class Run:
         return hasattr(self.model, "n_features_in_")
 
 
-class RunOptions(TypedDict, total=False):
-    """How a source is fed to a model: the options of ``psp fit``."""
-
-    block: int | None
-    """Rows read at a time."""
-    epochs: int
-    """Passes over the source."""
-    shuffle_buffer: int
-    """Shuffle rows within windows of this many."""
-    seed: int
-    """Seed of the shuffle."""
-
-
 # Beginning
 
 
-def start(source: Source, model: Learner, *, block: int | None = None, epochs: int = 1, shuffle_buffer: int = 0, seed: int = 0) -> Run:
+def start(source: Source, model: Learner, block: int | None = None, epochs: int | None = None) -> Run:
     """A run that has not begun."""
-    for name, value, least in (("block", block, 1), ("epochs", epochs, 1), ("shuffle_buffer", shuffle_buffer, 0), ("seed", seed, 0)):
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}; got {value}.")
-    if source.once and epochs > 1:
+    for name, value in (("block", block), ("epochs", epochs)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}.")
+    run = Run(model, describe(source), block or source.block_rows(), epochs or 1, identity=identity(source))
+    if source.once and run.epochs > 1:
         raise ValueError(f"{source.name} can be read only once, so there cannot be {epochs} epochs.")
-    run = Run(model, describe(source), block or source.block_rows(), epochs, shuffle_buffer, seed, identity=identity(source))
     names = take_names(model)
     if names is not None:  # the model's own order of features decides
         order_of(names, source.feature_names, source.name)
@@ -150,7 +135,7 @@ def give_names(model: Learner, names: Sequence[str] | None) -> None:
         model.__dict__["feature_names_in_"] = np.array(list(names), dtype=object)
 
 
-def updating(run: Run, source: Source, options: RunOptions) -> Run:
+def updating(run: Run, source: Source, block: int | None = None, epochs: int | None = None) -> Run:
     """A run that learns another source on top of the model of an earlier one.
 
     A run over the same file that was stopped half-way is continued: its first rows would otherwise count twice.
@@ -163,13 +148,13 @@ def updating(run: Run, source: Source, options: RunOptions) -> Run:
                 f"The model has learned {run.source['name']} only up to row {run.row}: that run was stopped, and can be resumed; "
                 "to learn something else on top of it all the same, use force (--force)."
             )
-    return anew(run, source, options)
+    return anew(run, source, block, epochs)
 
 
-def anew(run: Run, source: Source, options: RunOptions) -> Run:
+def anew(run: Run, source: Source, block: int | None = None, epochs: int | None = None) -> Run:
     """A run over another source from its beginning, with the model of this one."""
     give_names(run.model, run.source.get("feature_names"))
-    fresh = start(source, run.model, **options)
+    fresh = start(source, run.model, block, epochs)
     fresh.monitor = run.monitor
     learned = [{"name": run.source["name"], "rows": run.row, "epochs": run.epoch + 1}] if run.row or run.epoch else []
     fresh.before = [*run.before, *learned][-REMEMBERED:]

@@ -35,10 +35,9 @@ def steps(run: Run, source: Source, *, on_bad_row: str = "stop", deadline: Calla
     if on_bad_row not in ("stop", "skip"):
         raise ValueError(f"on_bad_row must be 'stop' or 'skip'; got {on_bad_row!r}.")
     order = order_of(run.source.get("feature_names"), source.feature_names, source.name)
-    size = run.shuffle_buffer or run.block
     unsure = source.once and run.row > 0
     while run.epoch < run.epochs:
-        for block in source.blocks(size, run.position or run.row, deadline=deadline):
+        for block in source.blocks(run.block, run.position or run.row, deadline=deadline):
             if unsure and block.length:
                 check_same(run, source)  # a pipe is known by its first rows, which have passed now
                 unsure = False
@@ -112,8 +111,6 @@ def _times(run: Run, block: Block) -> Any:
         return None
     if block.times is None:
         raise SourceError("A half-life in time needs the time of each row: name its column with --time-column (time_column=).")
-    if run.shuffle_buffer:
-        raise SourceError("Rows whose age is time cannot be shuffled; leave shuffle_buffer out.")
     return block.times[_kept(block)]
 
 
@@ -128,9 +125,5 @@ def _learn(run: Run, rows: Any, times: Any, label: Callable[[int], str]) -> Upda
     """Learn rows; returns what the monitor says about them, if there is one."""
     if run.monitor is not None:
         return run.monitor.update(rows, times, label)
-    count = rows.shape[0]  # a sparse matrix has no length
-    if run.shuffle_buffer:
-        rows = rows[np.random.default_rng([run.seed, run.epoch, run.row]).permutation(count)]
-    for at in range(0, count, run.block):
-        run.model.partial_fit(rows[at : at + run.block], times=None if times is None else times[at : at + run.block])
+    run.model.partial_fit(rows, times=times)
     return None

@@ -33,7 +33,7 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
 
 
 def threads(rounds: int) -> Table:
-    """OnlinePCA with as many threads as there are cores against one, in turn, by the clock on the wall: nothing is to be slower with more."""
+    """OnlinePCA with as many threads as there are cores against one, in turn, by the clock on the wall."""
     lines, cores = [], os.cpu_count() or 1
     for n, D, K in ((10_000, 784, 16), (2000, 8192, 64), (400, 32_768, 64)):
         X, ratios, alone = np.random.default_rng(0).standard_normal((n, D)), [], []
