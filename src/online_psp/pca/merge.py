@@ -1,50 +1,25 @@
-"""Merging two streams into one."""
+"""Merging two models into one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Floats
 from online_psp.pca import few
 from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.gross import Guard
 from online_psp.pca.groups import common
-from online_psp.pca.learn import learn
 from online_psp.pca.model import Covariance, Model, Robust
 from online_psp.pca.moments import moved
-from online_psp.pca.principal import basis_of, deviations, with_signals
+from online_psp.pca.principal import basis_of, deviations
 from online_psp.pca.settings import Settings
 
-if TYPE_CHECKING:
-    from online_psp.pca.estimator import State
 
-OpenRows = tuple[DenseRows, Floats, Floats]
+def merge(one: Model, two: Model, settings: Settings) -> Model:
+    """The model of the rows of both.
 
-
-def merge(mine: State, theirs: State) -> tuple[Model, OpenRows | None, float | None]:
-    """The model of the rows of both streams, open rows that are still to be learned (with weights and decays), and the time of the last.
-
-    Two covariances are added, and rows are put together while they fit into the first block. Otherwise the directions of both are stacked
-    as rows, scaled by their deviations.
+    Two covariances are added. Otherwise the directions of both are stacked as rows, scaled by their deviations.
     """
-    _check(mine.settings, theirs.settings)
-    settings, (mine_left, theirs_left, last) = mine.settings, _faded(mine, theirs)
-    first = mine.buffer.room if not mine.model.seen else 0
-    if not mine.model.seen and not theirs.model.seen and mine.seen + theirs.seen < first and not settings.few:
-        parts = [(state.buffer.block(), left) for state, left in ((mine, mine_left), (theirs, theirs_left))]
-        rows = np.concatenate([block.rows.dense(settings.working) for block, _ in parts])
-        weights = np.concatenate([left * block.left for block, left in parts])
-        model = mine.model._replace(unit=mine.model.unit or theirs.model.unit)
-        return model, (DenseRows(rows), weights, np.ones(len(rows))), last
-    one, two = (weighing(_closed(state), left) for state, left in ((mine, mine_left), (theirs, theirs_left)))
-    return with_signals(together(one, two, settings), settings), None, last
-
-
-def together(one: Model, two: Model, settings: Settings) -> Model:
-    """The model of the rows of both."""
     unit = one.unit or two.unit
     if not two.weight or not one.weight:
         return (one if one.weight else _in_unit(two, unit))._replace(seen=one.seen + two.seen)
@@ -105,10 +80,6 @@ def _rows_of(model: Model) -> Floats:
     return rows if model.scale is None else rows * model.scale
 
 
-def _closed(state: State) -> Model:
-    return learn(state.model, state.buffer.block(), state.settings) if state.buffer.n else state.model
-
-
 def weighing(model: Model, left: float) -> Model:
     """A model whose weights have faded."""
     robust = model.robust
@@ -151,32 +122,3 @@ def _in_unit(model: Model, unit: float) -> Model:
         scale=None if model.scale is None else model.scale * factor,
         covariance=covariance,
     )
-
-
-def _check(mine: Settings, theirs: Settings) -> None:
-    """Raise a ValueError if models with these settings cannot be merged."""
-    if mine.center != theirs.center:
-        raise ValueError("A model that centres and one that does not cannot be merged.")
-    if mine.standardize != theirs.standardize:
-        raise ValueError("A model that standardises and one that does not cannot be merged.")
-    if mine.window is not None or theirs.window is not None:
-        raise ValueError("Models with a window cannot be merged: whose rows are older is not known.")
-    if mine.half_life != theirs.half_life:
-        raise ValueError("Models with different half-lives cannot be merged.")
-    if mine.robust != theirs.robust:
-        raise ValueError("A robust model and one that is not cannot be merged.")
-    if mine.missing != theirs.missing and mine.missing == "error":
-        raise ValueError("A model that refuses missing values cannot be merged with one that takes them.")
-
-
-def _faded(mine: State, theirs: State) -> tuple[float, float, float | None]:
-    """What is left of the weights of each stream when the later one stops, and the time of that."""
-    half_life = mine.settings.half_life
-    if half_life is None:
-        return 1.0, 1.0, None
-    if not half_life.in_time or mine.last_time is None or theirs.last_time is None:
-        raise ValueError(
-            "Models that forget by rows cannot be merged: whose rows are older is not known. Give rows times, and half_life as a time."
-        )
-    last = max(mine.last_time, theirs.last_time)
-    return 2.0 ** ((mine.last_time - last) / half_life.length), 2.0 ** ((theirs.last_time - last) / half_life.length), last

@@ -154,6 +154,14 @@ def check_components(wanted: Any) -> None:
         raise ValueError(f"n_components as a share of variance must be between 0 and 1; got {wanted!r}.")
 
 
+def check_kept(wanted: Any, settings: Settings) -> None:
+    """Raise a ValueError if `n_components` was changed to more than the model keeps."""
+    if isinstance(wanted, numbers.Integral) and int(wanted) > settings.rank:
+        raise ValueError(
+            f"n_components is {wanted} now, but the model keeps only {settings.rank} directions; start anew with fit to have more."
+        )
+
+
 def check_settings(estimator: Any) -> Settings:
     """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
