@@ -6,7 +6,7 @@ is converted before it is needed, block by block.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,6 @@ from scipy.sparse import csr_array, issparse
 from online_psp.engine.checks import as_real, check_finite, not_finite, sum_of_squares
 from online_psp.engine.libraries import Library, namespace_of, to_host
 from online_psp.engine.types import Array, Floats
-
-
-class Rows(Protocol):
-    """n samples of D features."""
-
-    D: int
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice) -> Any: ...
-
-    def dense(self, dtype: np.dtype[Any]) -> Array:
-        """(n, D) in NumPy, C-contiguous, in this precision; a view if possible."""
-
-    def check_finite(self, dtype: np.dtype[Any]) -> None:
-        """Raise a ValueError that names the first row with NaN, infinity, or squares that overflow in this precision."""
 
 
 class DenseRows:
@@ -55,9 +39,11 @@ class DenseRows:
         return DenseRows(self.X[numbers])
 
     def dense(self, dtype: np.dtype[Any]) -> Array:
+        """(n, D) in NumPy, C-contiguous, in this precision; a view if possible."""
         return np.ascontiguousarray(self.X, dtype=dtype)
 
     def check_finite(self, dtype: np.dtype[Any]) -> None:
+        """Raise a ValueError that names the first row with NaN, infinity, or squares that overflow in this precision."""
         if self.X.dtype.kind == "f":
             check_finite(self.X, dtype)
 

@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 
 from online_psp.engine.checks import unmasked
-from online_psp.engine.finite import worded
 from online_psp.engine.libraries import Library
 from online_psp.engine.locks import model_lock
 from online_psp.engine.rows import AnyRows, DenseRows, SparseRows, first_hole
@@ -259,7 +258,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.__dict__.update(kept)
             raise
 
-    @worded
     def _learn(self, state: State, rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None) -> None:
         """Move on from a state by checked rows; if an error is raised, nothing has changed."""
         settings, model, buffer, last = state
@@ -375,7 +373,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         timed = settings.half_life is not None and settings.half_life.in_time
         return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit, view)
 
-    @worded
     def add_features(self, names: Sequence[str] | int) -> Self:
         """Continue with more features, which come after those so far: new words of a vocabulary, new sensors.
 
@@ -405,7 +402,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 self.feature_names_in_ = np.append(known, np.asarray(names, dtype=object))
         return self
 
-    @worded
     def merge(self, other: OnlinePCA) -> Self:
         """Add what another model has learned from other rows, as if this one had seen them too.
 
@@ -661,7 +657,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
         return self._state
 
-    @worded
     def _now(self) -> Model:
         """The model with the rows of the open block."""
         state = self._fitted()
