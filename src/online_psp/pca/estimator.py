@@ -200,7 +200,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self._begin(X, sample_weight, times)
         if self.missing == "impute" or self.robust:
             view = self._view()
-            self._say_gross(self._now())
             if view.known is not None:
                 warn_never_observed(view.known)
         return self
@@ -671,8 +670,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 with suited_threads(settings.rank * settings.D):
                     now = self._now()
                     view = view_of(now, settings, settings.few or not model.seen, self.n_components)
-                if model.window is not None:
-                    self._say_gross(now)
                 buffer.read = buffer.n, view
                 self._said.on_reading(now, view, settings)
             return buffer.read[1]  # type: ignore[no-any-return]

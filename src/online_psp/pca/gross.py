@@ -302,14 +302,14 @@ class Losses(NamedTuple):
         sizes = (variance > 0).astype(np.float64) if standardize else variance
         return self.start / weight, float(parts @ sizes) / max(float(sizes.sum()), _TINY)
 
-    def plus(self, other: Losses, factor: float, standardize: bool) -> Losses:
-        """Those of two streams; values of the other are multiplied by a factor."""
+    def plus(self, other: Losses) -> Losses:
+        """Those of two streams."""
         start = self.start + other.start
         share = other.start / max(start, _TINY)
-        apart = factor * other.mean - self.mean
-        variance = (1.0 - share) * self.variance + share * factor**2 * other.variance + share * (1.0 - share) * apart**2
-        lost = self.lost + (1.0 if standardize else factor**2) * other.lost
-        return Losses(self.given + other.given, self.tail + other.tail, lost, start, self.mean + share * apart, variance)
+        apart = other.mean - self.mean
+        variance = (1.0 - share) * self.variance + share * other.variance + share * (1.0 - share) * apart**2
+        given, tail, lost = self.given + other.given, self.tail + other.tail, self.lost + other.lost
+        return Losses(given, tail, lost, start, self.mean + share * apart, variance)
 
 
 def _run_lengths(marked: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -22,8 +22,8 @@ def merge(one: Model, two: Model, settings: Settings) -> Model:
     """
     unit = one.unit or two.unit
     if not two.weight or not one.weight:
-        return (one if one.weight else _in_unit(two, unit))._replace(seen=one.seen + two.seen)
-    two, weight = _in_unit(two, unit), one.weight + two.weight
+        return (one if one.weight else _in_unit(two, unit, settings))._replace(seen=one.seen + two.seen)
+    two, weight = _in_unit(two, unit, settings), one.weight + two.weight
     shares = (one.weight / weight, two.weight / weight)
     known = None if one.known is None and two.known is None else _known(one) + _known(two)
     part = shares[1] if known is None else np.divide(_known(two), known, out=np.zeros_like(known), where=known > 0)
@@ -39,7 +39,7 @@ def merge(one: Model, two: Model, settings: Settings) -> Model:
         known=known,
         groups=None if one.groups is None and two.groups is None else common(_groups(one), _groups(two)),
         trust=two.trust if one.trust is None else one.trust if two.trust is None else one.trust.plus(two.trust),
-        robust=_merged_robust(one, two, shares, settings),
+        robust=_merged_robust(one, two, shares),
         faintest=min(one.faintest or two.faintest, two.faintest or one.faintest),
     )
     if one.covariance is not None and two.covariance is not None:
@@ -62,14 +62,14 @@ def _groups(model: Model) -> Floats:
     return np.zeros(len(model.mean)) if model.groups is None else model.groups
 
 
-def _merged_robust(one: Model, two: Model, shares: tuple[float, float], settings: Settings) -> Robust | None:
+def _merged_robust(one: Model, two: Model, shares: tuple[float, float]) -> Robust | None:
     """Where ordinary rows of both lie."""
     if one.robust is None or two.robust is None:
         return one.robust or two.robust
     (mine, losses), (other, more) = one.robust, two.robust
     places = (float(np.dot(shares, pair)) for pair in zip(mine[:2], other[:2], strict=True))
     guard = Guard(*places, *(one_sum + two_sum for one_sum, two_sum in zip(mine[2:], other[2:], strict=True)))
-    return Robust(guard, losses.plus(more, 1.0, settings.standardize))
+    return Robust(guard, losses.plus(more))
 
 
 def _rows_of(model: Model) -> Floats:
@@ -92,8 +92,8 @@ def weighing(model: Model, left: float) -> Model:
     return model._replace(weight=left * model.weight, squares=left**2 * model.squares, known=known, robust=robust)
 
 
-def _in_unit(model: Model, unit: float) -> Model:
-    """A model of rows multiplied by another unit."""
+def _in_unit(model: Model, unit: float, settings: Settings) -> Model:
+    """A model of rows multiplied by another unit, which standardised features do not depend on."""
     factor = unit / model.unit if model.unit else 1.0
     if factor == 1.0:
         return model._replace(unit=unit)
@@ -102,11 +102,13 @@ def _in_unit(model: Model, unit: float) -> Model:
         covariance = covariance._replace(
             matrix=covariance.matrix * (factor if covariance.is_root else factor**2), checked=covariance.checked * factor**2
         )
-    raw, robust, trust = model.scale is None, model.robust, model.trust
+    raw, robust, trust = not settings.standardize, model.robust, model.trust
     if robust is not None:
         guard, losses = robust
         guard = guard._replace(middle=guard.middle + (2.0 * float(np.log(factor)) if raw else 0.0))
-        losses = losses._replace(lost=losses.lost * factor**2, mean=losses.mean * factor, variance=losses.variance * factor**2)
+        losses = losses._replace(
+            lost=losses.lost * (factor**2 if raw else 1.0), mean=losses.mean * factor, variance=losses.variance * factor**2
+        )
         robust = Robust(guard, losses)
     if trust is not None and raw:
         trust = trust.scaled(factor)

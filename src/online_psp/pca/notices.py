@@ -73,6 +73,7 @@ class Notices:
         self.give("tail", tail_notice(*losses.tail_shares(weight, total_variance(model, settings))), UserWarning)
         shares = losses.start_shares(weight, model.full_mean, model.variance, settings.standardize)
         self.give("start", start_notice(*shares), UserWarning)
+        self.give_while("gross", gross_notice(losses.gross_share(weight)))
 
 
 def rounding(variances: Floats, dtype: np.dtype[Any]) -> float:
