@@ -9,6 +9,7 @@ from online_psp.pca import few
 from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.gross import Guard
 from online_psp.pca.groups import common
+from online_psp.pca.late import carried_over
 from online_psp.pca.model import Covariance, Model, Robust
 from online_psp.pca.moments import moved
 from online_psp.pca.principal import basis_of, deviations
@@ -23,7 +24,8 @@ def merge(one: Model, two: Model, settings: Settings) -> Model:
     unit = one.unit or two.unit
     if not two.weight or not one.weight:
         return (one if one.weight else _in_unit(two, unit, settings))._replace(seen=one.seen + two.seen)
-    two, weight = _in_unit(two, unit, settings), one.weight + two.weight
+    two = _in_unit(two, unit, settings)
+    one, two, weight = _extended(one, two, settings), _extended(two, one, settings), one.weight + two.weight
     shares = (one.weight / weight, two.weight / weight)
     known = None if one.known is None and two.known is None else _known(one) + _known(two)
     part = shares[1] if known is None else np.divide(_known(two), known, out=np.zeros_like(known), where=known > 0)
@@ -52,6 +54,22 @@ def merge(one: Model, two: Model, settings: Settings) -> Model:
         root = np.sqrt(variances)[:, np.newaxis] * basis
         return after._replace(covariance=few.with_rows(Covariance(np.zeros((settings.D,) * 2, order="F")), root, 0.0, 0))
     return after._replace(basis=basis.astype(settings.working), turned=None, variances=variances, scale=scale)
+
+
+def _extended(model: Model, other: Model, settings: Settings) -> Model:
+    """A model with the features that only the other has observed: their products with other features are those of the other's rows."""
+    fresh = (_known(model) <= 0) & (_known(other) > 0)
+    B, d = leading_of_rows(_rows_of(model), settings.rank) if fresh.any() else (np.zeros((0, 0)), np.zeros(0))
+    if not len(d):
+        return model
+    rows = _rows_of(other)
+    observed = np.broadcast_to(_known(other) > 0, rows.shape)
+    covariance = None if model.covariance is None else few.symmetric(model.covariance)
+    B, d, covariance = carried_over(B, d, covariance, model.variance, rows, observed, np.ones(len(rows)), fresh)
+    if covariance is not None:
+        covariance.flat[:: len(fresh) + 1] = np.maximum(covariance.diagonal(), np.where(fresh, other.variance, 0.0))
+        return model._replace(covariance=Covariance(np.asfortranarray(covariance)))
+    return model._replace(basis=B.astype(settings.working), turned=None, variances=d, scale=None)
 
 
 def _known(model: Model) -> Floats:
