@@ -26,7 +26,7 @@ from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.threads import suited_threads
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
-from online_psp.pca.buffer import Buffer, block_of
+from online_psp.pca.buffer import block_of
 from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, check_weights
 from online_psp.pca.coordinates import coordinates, rows_at
 from online_psp.pca.features import check_names, widened
@@ -318,7 +318,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Close the block if it is full, and look whether the axes are to be read out anew."""
         settings, buffer = self._state.settings, self._state.buffer
         if buffer.n == buffer.room:
-            self._tell_open(buffer)
+            self._tell_open()
             try:
                 with suited_threads(settings.rank * settings.D):
                     self._state, self._told = self._state.closed(), 0
@@ -327,7 +327,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 buffer.cut(buffer.n - 1)
                 raise
         elif self._onlooker is not None:
-            self._tell_open(buffer)
+            self._tell_open()
         self._next = self._prepared()
 
     def _fit_next(self, x: Array, time: Any) -> Array:
@@ -383,14 +383,13 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         names : list of str, or int
             Names of the new features, if the others have names; else their number.
         """
-        self._fitted()
         with self._lock:
             state = self._checked_state()
             known = getattr(self, "feature_names_in_", None)
             count = check_names(names, known)
             if not count:
                 return self
-            self._tell_open(state.buffer)
+            self._tell_open()
             wanted: Any = state.settings.share
             if wanted is None and self.n_components is not None:
                 wanted = state.settings.shown
@@ -405,7 +404,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Add what another model has learned from other rows, as if this one had seen them too.
 
         Means, counts and variances of the features are exact, and so is everything if both models are exact. Otherwise the components are
-        those of the two truncated models together: the error is that of keeping K' directions of each.
+        those of the two truncated models together: the error is that of keeping K' directions of each. A feature that only one of them has
+        observed is taken to vary with the others as it does there.
 
         Parameters
         ----------
@@ -431,7 +431,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def snapshot(self) -> Self:
         """A fitted model that reads as this one does now, and does not change when this one learns."""
         with self._lock:
-            self._tell_open(self._fitted().buffer)
+            self._fitted()
+            self._tell_open()
             return copy.copy(self)
 
     # Reading
@@ -671,18 +672,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                     now = self._now()
                     view = view_of(now, settings, settings.few or not model.seen, self.n_components)
                 buffer.read = buffer.n, view
-                self._said.on_reading(now, view, settings)
+                self._said.on_reading(now, view)
             return buffer.read[1]  # type: ignore[no-any-return]
 
     def _checked_state(self) -> State:
         """The state; raises a ValueError if a parameter that learning depends on has changed. Those of reading hold from now on."""
+        state = self._fitted()
         if not self.__dict__.get("_parameters_seen"):
-            changed = self._state.settings.differs(check_settings(self))
+            changed = state.settings.differs(check_settings(self))
             if changed:
                 raise ValueError(changed)
-            check_kept(self.n_components, self._state.settings)
+            check_kept(self.n_components, state.settings)
             self._parameters_seen = True
-        return self._state
+        return state
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -703,8 +705,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self._onlooker is not None:
             self._onlooker(rows)
 
-    def _tell_open(self, buffer: Buffer) -> None:
+    def _tell_open(self) -> None:
         """Tell the onlooker of the rows that `fit_next` has taken since it was last told."""
+        buffer = self._state.buffer
         if self._onlooker is not None and buffer.n > self._told:
             self._onlooker(buffer.rows(buffer.n)[self._told :])
             self._told = buffer.n

@@ -48,9 +48,10 @@ class Notices:
             self._given.discard(kind)
         self.give(kind, sentence, UserWarning)
 
-    def on_reading(self, model: Model, view: View, settings: Settings) -> None:
+    def on_reading(self, model: Model, view: View) -> None:
         """Warn where what was found may not be what was asked for."""
-        found, dtype, K = view.variances, settings.working, settings.shown if settings.share is None else len(view.variances)
+        settings, found = view.settings, view.variances
+        dtype, K = settings.working, settings.shown if settings.share is None else len(view.variances)
         raw = found if settings.standardize else found * (model.unit or 1.0) ** 2
         if not (view.exact or settings.standardize):
             units = units_notice(model.variance, dtype, K)
