@@ -19,8 +19,9 @@ rng = np.random.default_rng(2)
 n, D, K = 3000, 120, 4
 time = np.arange(n)
 waves = ((240, 0), (410, 1), (97, 2), (733, 3))  # period and phase of each movement
-movements = np.stack([np.sin(2 * np.pi * time / period + phase) for period, phase in waves], axis=1)
-rows = 5.0 * movements @ rng.standard_normal((K, D)) + rng.standard_normal((n, D)) + 20.0
+movements = [np.sin(2 * np.pi * time / period + phase) for period, phase in waves]
+rows = 5.0 * np.transpose(movements) @ rng.standard_normal((K, D))
+rows += rng.standard_normal((n, D)) + 20.0
 received = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
 received[1200:2000, :40] = np.nan
 

@@ -25,6 +25,7 @@ for name, model in models.items():
         model.fit_block(block)  # the same iterates as fit_next, row by row
         errors.append(subspace_error(model.get_components(), truth))
     plt.loglog(np.linspace(0, len(stream), 81)[1:], errors, label=name)
-plt.gca().set(xlabel="samples seen", ylabel="subspace error", title=f"digits, D = {D}, K = {K}")
+plt.gca().set(xlabel="samples seen", ylabel="subspace error")
+plt.title(f"digits, D = {D}, K = {K}")
 plt.legend(frameon=False)
 plt.show()
