@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ class View:
     trust: Trust | None
     """(D,): what predictions of missing values are multiplied by, from 0 to 1."""
 
-    @cached_property
+    @property
     def K(self) -> int:
         """The number of components."""
         wanted, kept, D = self.wanted, len(self.variances), len(self.mean)
@@ -87,22 +86,23 @@ class View:
             )
         return int(np.argmax(enough)) + 1 if enough.any() else kept
 
-    @cached_property
+    @property
     def components(self) -> Array:
         """(K, D), orthonormal: the leading directions, turned to the axes to stay near where there are any."""
-        components = self.directions[: self.K]
-        return components if self._turn is None else matmul(self._turn.astype(components.dtype), components)
+        components, turn = self.directions[: self.K], self._turn
+        return components if turn is None else matmul(turn.astype(components.dtype), components)
 
-    @cached_property
+    @property
     def _turn(self) -> Floats | None:
         """(K, K): from the leading directions to the components; None where these are the same."""
-        return None if self.axes is None or len(self.axes) != self.K else nearest_turn(self.directions[: self.K], self.axes)
+        K = self.K
+        return None if self.axes is None or len(self.axes) != K else nearest_turn(self.directions[:K], self.axes)
 
     @property
     def covariance(self) -> Floats:
         """Covariance of coordinates along the components, (K, K), divided by the weight."""
-        variances = self.variances[: self.K]
-        return np.diag(variances) if self._turn is None else (self._turn * variances) @ self._turn.T
+        variances, turn = self.variances[: self.K], self._turn
+        return np.diag(variances) if turn is None else (turn * variances) @ turn.T
 
     @property
     def along(self) -> Floats:
@@ -152,14 +152,15 @@ class View:
     @property
     def noise(self) -> float:
         """Mean variance along the directions that are no components."""
-        left_out = self._left_out(self.K)
-        rest = self._lost + float(self.variances[self.K :].sum())
+        K = self.K
+        left_out, rest = self._left_out(K), self._lost + float(self.variances[K:].sum())
         return float(rest * self.degrees / left_out) if left_out else 0.0
 
     @property
     def gaussian(self) -> tuple[Array, Floats, float]:
         """The leading directions, (K, D), the variances along them, (K,), and elsewhere."""
-        return self.directions[: self.K], self.variances[: self.K] * self.degrees, self.noise
+        K = self.K
+        return self.directions[:K], self.variances[:K] * self.degrees, self.noise
 
     def deviations_along(self, dtype: np.dtype[Any]) -> Array:
         """Standard deviations along the components, (K,), bounded away from zero; ones if nothing varies."""
