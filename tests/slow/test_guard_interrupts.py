@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import linecache
 import signal
 import sys
 import threading
@@ -35,7 +36,8 @@ class At:
         return self.line if "online_psp" in frame.f_code.co_filename else None
 
     def line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        if event == "line" and not line.startswith("with "):  # which is also where it ends: an error there would keep a lock
             self.lines += 1
             if self.lines == self.left:
                 sys.settrace(None)
