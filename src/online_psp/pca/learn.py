@@ -97,7 +97,7 @@ def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings
     if d.any() and fresh.any():
         B, d, covariance = carried_over(B, d, covariance, variance, rows, observed, shares, fresh)
     if d.any():
-        made = fill(B, d, variance, trust, rows, observed, shares, 0.0 if model.few else LEAST)
+        made = fill(B, d, float(np.where(known > 0, model.variance / scale**2, variance).sum()), variance, trust, rows, observed, shares, 0.0 if model.few else LEAST)
     else:
         made = first_directions(rows, observed, shares, rank, shown)[2]
     made = made._replace(rows=np.concatenate([made.rows, jump[np.newaxis]]), weights=np.append(made.weights, 1.0))
