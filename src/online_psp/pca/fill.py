@@ -138,10 +138,11 @@ def no_trust(D: int) -> Trust:
     return Trust(np.zeros(D), np.zeros(D), np.zeros(D), np.zeros(D))
 
 
-def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
+def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0, pairs: float = np.inf) -> Gaussian:
     """The model to fill rows with.
 
-    A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise.
+    A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise. A covariance learned from
+    n rows cannot be told from noise below about D/n of the mean variance, so the noise is at least this large.
 
     Parameters
     ----------
@@ -152,15 +153,22 @@ def gaussian(directions: Floats, variances: Floats, total: float, share: float =
         Sum of the variances of all features.
     share : float
         Share of values observed in a typical row.
+    pairs : float
+        Rows in which two features were both observed.
     """
     D = directions.shape[1]
     if not len(variances):  # nothing has varied
         directions, variances = np.zeros((1, D)), np.zeros(1)
     k = min(len(variances), max(1, int(share * D / _PER_DIRECTION)))
     d = variances[:k]
-    least = max(_LEAST_NOISE * float(d.max(initial=0.0)), 1e20 * _TINY)
+    least = max(_LEAST_NOISE * float(d.max(initial=0.0)), 1e20 * _TINY, total / (D + pairs))
     noise = max((total - float(d.sum())) / max(D - k, 1), least)
     return Gaussian(directions[:k].astype(np.float64, copy=False), np.sqrt(np.maximum(d - noise, 0.0)), noise)
+
+
+def both_observed(weight: float, known: Floats | None) -> float:
+    """Weight of the rows in which two features were both observed, if values are missing at random, given that of all rows and features."""
+    return weight if known is None else float(known.mean()) ** 2 / max(weight, 1.0)
 
 
 def typical_share(observed: Mask) -> float:
@@ -302,6 +310,7 @@ def fill(
     directions: Floats,
     variances: Floats,
     total: float,
+    pairs: float,
     variance: Floats,
     trust: Trust,
     rows: Floats,
@@ -318,6 +327,8 @@ def fill(
     variances : (k,)
     total : float
         Sum of the variances of the features, as of the same model.
+    pairs : float
+        Rows in which two features were both observed, as of that model.
     variance : (D,)
         Of each feature, from its observed values, this block's included.
     trust : Trust
@@ -331,14 +342,14 @@ def fill(
     """
     at = _change(observed)
     if at:
-        one = fill(directions, variances, total, variance, trust, rows[:at], observed[:at], weights[:at], least)
-        two = fill(directions, variances, total, variance, one.trust, rows[at:], observed[at:], weights[at:], least)
+        one = fill(directions, variances, total, pairs, variance, trust, rows[:at], observed[:at], weights[:at], least)
+        two = fill(directions, variances, total, pairs, variance, one.trust, rows[at:], observed[at:], weights[at:], least)
         return Filled(np.concatenate([one.rows, two.rows]), np.append(one.weights, two.weights), one.apart + two.apart, two.trust)
     weight = float(weights.sum())
     seen, lost = weights @ observed, weights @ ~observed
     some = seen > 0
     share = seen / np.maximum(seen + lost, _TINY)
-    model = gaussian(directions, variances, total, typical_share(observed))
+    model = gaussian(directions, variances, total, typical_share(observed), pairs)
     noises = trust.noises
     if not some.all():
         multiple = _excess(model, rows, some, weights)
@@ -371,6 +382,7 @@ def fill(
 def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, shown: int) -> tuple[Floats, Floats, Filled]:
     """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
     D, total, nothing = rows.shape[1], float(weights.sum()), no_trust(rows.shape[1])
+    pairs = len(rows) * typical_share(observed) ** 2
     dense, share = D <= _DENSE * rank, np.maximum(weights @ observed / total, _TINY)
     least = 0.0 if dense else LEAST
     variance = (weights @ rows**2) / share / total
@@ -383,7 +395,7 @@ def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, s
     else:
         directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     for _ in range(_SWEEPS):
-        made = fill(directions, variances / total, float(variance.sum()), variance, nothing, rows, observed, weights, least)
+        made = fill(directions, variances / total, float(variance.sum()), pairs, variance, nothing, rows, observed, weights, least)
         directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     return directions, variances, made
 
