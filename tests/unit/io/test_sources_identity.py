@@ -226,8 +226,9 @@ def test_several_files(tmp_path: Path) -> None:
     assert "number 3 was 10.csv, and is now 3.csv" in str(different(old, open_source(tmp_path), 180))
     (tmp_path / "3.csv").unlink()
     (tmp_path / "11.csv").unlink()
-    put(tmp_path / "2.csv", lines(X[:30]))
-    assert "their sizes are others" in str(different(old, open_source(tmp_path), 180))
+    for rows, said in ((X[:30], "2.csv has shrunk"), (np.concatenate([X, X]), "2.csv has grown")):
+        put(tmp_path / "2.csv", lines(rows))
+        assert said in str(different(old, open_source(tmp_path), 180))
     (tmp_path / "2.csv").unlink()
     assert "had 3 files" in str(different(old, open_source(tmp_path), 180))
 

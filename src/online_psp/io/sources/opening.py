@@ -29,7 +29,6 @@ from online_psp.io.sources.pictures import open_pages, open_pictures
 from online_psp.io.sources.places import (
     PIECE,
     Place,
-    check_copies,
     expand,
     files_in,
     in_zip,
@@ -212,14 +211,7 @@ def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
     """Open several files as one table."""
     if "-" in files:
         raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    return open_several([partial(_with_columns, file, options) for file in files], name)
-
-
-def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
-    """Open one of several files, with its columns in the order of `names`, if given."""
-    if names is not None:
-        options = replace(options, wanted=options.wanted._replace(columns=names, exclude=None))
-    return _open_place(source, options) if isinstance(source, Place) else _open(source, options)
+    return open_several([partial(_open_place if isinstance(file, Place) else _open, file, options) for file in files], name)
 
 
 def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
@@ -243,7 +235,6 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
 def _open_places(places: list[Place], options: Options, name: str) -> Source:
     if len(places) == 1:
         return _open_place(places[0], options)
-    check_copies([place.name for place in places], name)
     if all(Path(place.short).suffix.lower() in PICTURES and place.path is not None for place in places):
         return open_pictures(places, options, name, Path(os.path.commonpath([place.path.parent for place in places if place.path])))
     return _open_files(places, options, name)
@@ -310,7 +301,6 @@ def _open_folder(path: Path, options: Options) -> Source:
     relative = [file.relative_to(path).as_posix() for file in files]
     chosen, kind, others = one_kind(relative, str(path), archive=False)
     chosen = sorted(chosen, key=natural_key)
-    check_copies(chosen, str(path))
     places = [local(path / each) for each in chosen]
     if kind == "picture":
         found = open_pictures(places, options, str(path), path)

@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -236,13 +236,3 @@ def in_zip(place: Place, member: str) -> Place:
 
     with place.open() as file, zipfile.ZipFile(file) as archive:
         return Place(f"{place.name}::{member}", opened, stored=archive.getinfo(member).file_size)
-
-
-def check_copies(names: Sequence[str], where: str) -> None:
-    """Refuse a file that lies beside its compressed copy: its rows would count twice."""
-    seen: dict[str, str] = {}
-    for name in names:
-        bare = next((name[: -len(ending)] for ending in COMPRESSED if name.lower().endswith(ending)), name)
-        if bare in seen:
-            raise UnknownSourceError(f"{where} has both {seen[bare]} and {name}, whose rows would count twice; name those to read.")
-        seen[bare] = name

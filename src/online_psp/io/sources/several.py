@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, unreadable
+from online_psp.io.sources.names import order_of, ordered
+from online_psp.io.sources.places import COMPRESSED
+from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, UnknownSourceError, unreadable
 
-Open = Callable[[list[str] | None], Source]
-"""Opens a file, with its columns in the given order, if one is given."""
 
-
-def open_several(openers: Sequence[Open], name: str) -> Source:
+def open_several(openers: Sequence[Callable[[], Source]], name: str) -> Source:
     """Open all files as one table; their column names must be the same, in any order."""
     sources: list[Source] = []
     empty: list[EmptySourceError] = []
     for opener in openers:
         try:
-            sources.append(_like(opener, sources[0]) if sources else opener(None))
+            sources.append(opener())
         except EmptySourceError as error:
             empty.append(error)
     if not sources:
         raise empty[0]
+    _check_once(sources, name)
     first = sources[0]
+    orders = [_order(source, first) for source in sources]
     first.warnings.extend(str(error).rstrip(".") for error in empty)
     if len(sources) == 1:
         return first
@@ -46,7 +48,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
                     marks = np.zeros((chunk.length, 5), dtype=np.int64) if chunk.marks is None else chunk.marks
                     marks[:, 0], marks[:, 1] = i, inner.row + 1 + np.arange(chunk.length)
                     inner = inner._replace(row=inner.row + chunk.length)
-                    yield chunk._replace(marks=marks)
+                    yield chunk._replace(rows=ordered(chunk.rows, orders[i]), marks=marks)
             except SourceError:
                 raise
             except Exception as error:
@@ -72,21 +74,26 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
     )
 
 
-def _like(opener: Open, first: Source) -> Source:
-    """Open the next file, with its columns in the order of the first."""
-    found = opener(None)
-    names, others = first.feature_names, found.feature_names
-    if names is None and others is not None:
+def _order(source: Source, first: Source) -> Any:
+    """The column of a file for each of the first file's; None if they are in order."""
+    if first.feature_names is None and source.feature_names is not None:
         raise SourceError(
-            f"{found.name} begins with names ({', '.join(others[:3])}, …), and {first.name} does not (--header, --no-header)."
+            f"{source.name} begins with names ({', '.join(source.feature_names[:3])}, …), and {first.name} does not (--header, --no-header)."
         )
-    if names is not None and others is not None and names != others:
-        missing = [name for name in names if name not in others]
-        extra = [name for name in others if name not in names]
-        if missing or extra:
-            what = f"no column {missing[0]!r}" if missing else f"a column {extra[0]!r}"
-            raise SourceError(f"{found.name} has {what}, and {first.name} has {'one' if missing else 'none'}: they are not one table.")
-        found = opener(list(names))
-    if found.features != first.features:
-        raise SourceError(f"{found.name} has {found.features} columns, and {first.name} has {first.features}: they are not one table.")
-    return found
+    order = order_of(first.feature_names, source.feature_names, source.name, first.name)
+    if source.features != first.features:
+        raise SourceError(f"{source.name} has {source.features} columns, and {first.name} has {first.features}: they are not one table.")
+    return order
+
+
+def _check_once(sources: Sequence[Source], where: str) -> None:
+    """Refuse a file that is given twice, or beside its compressed copy: its rows would count twice."""
+    seen: dict[str, str] = {}
+    for source in sources:
+        for name in [source.name] if len(source.files) < 2 else [file.name for file in source.files]:
+            real = os.path.realpath(name)
+            bare = next((real[: -len(ending)] for ending in COMPRESSED if real.lower().endswith(ending)), real)
+            if bare in seen:
+                both = f"{name} twice" if seen[bare] == name else f"both {seen[bare]} and {name}"
+                raise UnknownSourceError(f"{where} has {both}: the rows would count twice; name the files to read.")
+            seen[bare] = name
