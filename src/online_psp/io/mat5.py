@@ -162,7 +162,8 @@ def _described(element: _Element, order: str) -> Variable:
     if len(first) < 3 or first[0].kind != 6 or len(first[0].data) != 8:
         raise MatError("a variable has no flags, shape or name")
     word = struct.unpack(order + "I", first[0].data[:4])[0]
-    kind, lengths = word & 0xFF, ()
+    kind = word & 0xFF
+    lengths: list[int] = []
     if kind != _OPAQUE:
         if first[1].kind != 5 or len(first[1].data) % 4 or len(first[1].data) < 8:
             raise MatError("a variable has no shape")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from online_psp.io.sources.columns import Columns, Wanted
@@ -123,7 +122,6 @@ def open_source(
         raise UnknownSourceError(f"Missing values are an error or to keep (missing='error' or 'keep'); got {missing!r}.")
     if max_memory is not None and max_memory < 1 << 16:
         raise UnknownSourceError(f"At least 64 kB must be allowed for a block; got max_memory={max_memory}.")
-    _check_dtype(dtype, features)
     missing_texts = [na_values] if isinstance(na_values, str) else na_values
     text = TextOptions(header, delimiter, decimal, missing_texts, comment, skip_rows, encoding, keep_index, thousands)
     wanted = Wanted(columns, exclude, ids, time_column)
@@ -150,17 +148,6 @@ def _check_number(value: Any, said: str) -> None:
     """Raise an UnknownSourceError for what is neither a number nor None."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
         raise UnknownSourceError(f"{said}; got {value!r}.")
-
-
-def _check_dtype(dtype: Any, features: int | None) -> None:
-    if dtype is None:
-        return
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        raise UnknownSourceError(f"There is no type {dtype!r}: the working precision must be float32 or float64.") from None
-    if features is None and kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise UnknownSourceError(f"The working precision must be float32 or float64; got {kind}.")
 
 
 def _open(source: Any, options: Options) -> Source:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def _source(pages: Sequence[_Page], names: list[str], files: tuple[Place, ...], 
         raise UnknownSourceError(f"{name} holds pictures, and their ids are their file names: --ids file; got {options.wanted.ids}.")
     image = _pillow(name)
 
-    def pixels_of(some: Sequence[_Page], dimensions: int | None) -> Iterator[Array | str]:
+    def pixels_of(some: Sequence[_Page], dimensions: int | None) -> Generator[Array | str]:
         for path, group in itertools.groupby(some, operator.itemgetter(0)):
             yield from _pixels(image, path, (page for _, page in group), dimensions, options.max_memory)
 

@@ -37,8 +37,6 @@ class Place:
     """Opens it at its first byte, as it is stored."""
     path: Path | None = None
     """The path, if it is a local file."""
-    remote: Any = None
-    """fsspec's file system and the path in it, if it is neither local nor in an archive."""
     packed: str | None = None
     """How it is compressed, once it has been opened."""
     stored: int | None = None
@@ -188,7 +186,7 @@ def remote(url: str) -> list[Place]:
 def _remote_place(system: Any, path: str, name: str) -> Place:
     folder = system.isdir(path) if path.rstrip("/").lower().endswith(".zarr") else False
     size = None if folder else system.info(path).get("size")
-    return Place(name, lambda: system.open(path, "rb"), remote=(system, path), stored=size)
+    return Place(name, lambda: system.open(path, "rb"), stored=size)
 
 
 def expand(text: str) -> list[Path] | None:

@@ -76,11 +76,12 @@ def open_several(openers: Sequence[Callable[[], Source]], name: str) -> Source:
 
 def _order(source: Source, first: Source) -> Any:
     """The column of a file for each of the first file's; None if they are in order."""
-    if first.feature_names is None and source.feature_names is not None:
+    names = source.feature_names
+    if first.feature_names is None and names is not None:
         raise SourceError(
-            f"{source.name} begins with names ({', '.join(source.feature_names[:3])}, …), and {first.name} does not (--header, --no-header)."
+            f"{source.name} begins with names ({', '.join(names[:3])}, …), and {first.name} does not (--header, --no-header)."
         )
-    order = order_of(first.feature_names, source.feature_names, source.name, first.name)
+    order = order_of(first.feature_names, names, source.name, first.name)
     if source.features != first.features:
         raise SourceError(f"{source.name} has {source.features} columns, and {first.name} has {first.features}: they are not one table.")
     return order

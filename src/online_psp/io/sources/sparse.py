@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp.engine.types import Array
-from online_psp.io.sources.arrays import npy_header
+from online_psp.io.sources.arrays import as_table, npy_header
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, in_zip
 from online_psp.io.sources.source import (
@@ -27,7 +27,6 @@ from online_psp.io.sources.source import (
     Mark,
     Source,
     SourceError,
-    check_shape,
     working_dtype,
 )
 
@@ -48,7 +47,7 @@ Opened = Callable[[], AbstractContextManager[Parts]]
 
 def sparse_source(opened: Opened, shape: Any, options: Options, name: str, files: tuple[Place, ...] = ()) -> Source:
     """A source of rows stored one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
-    total, features = check_shape(whole_numbers(shape, name), name)
+    total, features = as_table(whole_numbers(shape, name), name)[0]
     with opened() as parts:
         working = working_dtype(parts.data.dtype, options.dtype, name)
         block = _check(parts, total, name)
