@@ -853,12 +853,6 @@ def a_file_given_twice(folder: Path, X: Floats) -> Any:
     return [put(folder / "x.csv", lines(X))] * 2
 
 
-@case(r"has both .*x\.csv and .*y\.csv: the rows would count twice")
-def a_file_and_a_link_to_it_in_a_folder(folder: Path, X: Floats) -> Any:
-    (folder / "y.csv").symlink_to(put(folder / "x.csv", lines(X)).name)
-    return folder
-
-
 @case(r"has .*a\.csv twice: the rows would count twice")
 def a_folder_and_a_file_in_it(folder: Path, X: Floats) -> Any:
     put(folder / "a.csv", lines(X[:31]))

@@ -153,7 +153,7 @@ def _check_number(value: Any, said: str) -> None:
 def _open(source: Any, options: Options) -> Source:
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
         if len(source) > 1:
-            return _open_files([os.fspath(each) for each in source], options, f"{source[0]} … {source[-1]}")
+            return _open_list([os.fspath(each) for each in source], options)
         source = source[0]
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
@@ -192,6 +192,13 @@ def _open_name(name: str, options: Options) -> Source:
         weakref.finalize(found, stream.close)
         return found
     return _open_place(local(path, file), options)
+
+
+def _open_list(names: list[str], options: Options) -> Source:
+    shown = f"{names[0]} … {names[-1]}"
+    if all(map(os.path.isfile, names)):
+        return _open_places([local(Path(name)) for name in names], options, shown)
+    return _open_files(names, options, shown)
 
 
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:

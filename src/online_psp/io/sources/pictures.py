@@ -16,7 +16,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources.columns import listed
 from online_psp.io.sources.options import Options
-from online_psp.io.sources.places import Place, local
+from online_psp.io.sources.places import Place, check_once, local
 from online_psp.io.sources.source import Chunk, Mark, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".tif", ".tiff", ".bmp", ".gif", ".webp")
@@ -35,6 +35,7 @@ def open_pictures(places: list[Place], options: Options, name: str, root: Path) 
         The folder; files are named by their place in it.
     """
     paths = [place.path for place in places if place.path is not None]
+    check_once(map(str, paths), name)
     names = [path.relative_to(root).as_posix() for path in paths]
     files = tuple(local(path, label) for path, label in zip(paths, names, strict=True))
     return _source([(path, 0) for path in paths], names, files, options, name, "pictures")

@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -234,3 +234,15 @@ def in_zip(place: Place, member: str) -> Place:
 
     with place.open() as file, zipfile.ZipFile(file) as archive:
         return Place(f"{place.name}::{member}", opened, stored=archive.getinfo(member).file_size)
+
+
+def check_once(names: Iterable[str], where: str) -> None:
+    """Refuse a file that is given twice, or beside its compressed copy: its rows would count twice."""
+    seen: dict[str, str] = {}
+    for name in names:
+        bare = os.path.abspath(name)
+        bare = next((bare[: -len(ending)] for ending in COMPRESSED if bare.lower().endswith(ending)), bare)
+        if bare in seen:
+            both = f"{name} twice" if seen[bare] == name else f"both {seen[bare]} and {name}"
+            raise UnknownSourceError(f"{where} has {both}: the rows would count twice; name the files to read.")
+        seen[bare] = name

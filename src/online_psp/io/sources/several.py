@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from online_psp.io.sources.names import order_of, ordered
-from online_psp.io.sources.places import COMPRESSED
-from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, UnknownSourceError, unreadable
+from online_psp.io.sources.places import check_once
+from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, unreadable
 
 
 def open_several(openers: Sequence[Callable[[], Source]], name: str) -> Source:
@@ -25,7 +25,8 @@ def open_several(openers: Sequence[Callable[[], Source]], name: str) -> Source:
             empty.append(error)
     if not sources:
         raise empty[0]
-    _check_once(sources, name)
+    given = [[source.name] if len(source.files) < 2 else [file.name for file in source.files] for source in sources]
+    check_once(itertools.chain(*given), name)
     first = sources[0]
     orders = [_order(source, first) for source in sources]
     first.warnings.extend(str(error).rstrip(".") for error in empty)
@@ -85,16 +86,3 @@ def _order(source: Source, first: Source) -> Any:
     if source.features != first.features:
         raise SourceError(f"{source.name} has {source.features} columns, and {first.name} has {first.features}: they are not one table.")
     return order
-
-
-def _check_once(sources: Sequence[Source], where: str) -> None:
-    """Refuse a file that is given twice, or beside its compressed copy: its rows would count twice."""
-    seen: dict[str, str] = {}
-    for source in sources:
-        for name in [source.name] if len(source.files) < 2 else [file.name for file in source.files]:
-            real = os.path.realpath(name)
-            bare = next((real[: -len(ending)] for ending in COMPRESSED if real.lower().endswith(ending)), real)
-            if bare in seen:
-                both = f"{name} twice" if seen[bare] == name else f"both {seen[bare]} and {name}"
-                raise UnknownSourceError(f"{where} has {both}: the rows would count twice; name the files to read.")
-            seen[bare] = name

@@ -17,7 +17,6 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources.columnar import dense
 from online_psp.io.sources.columns import Choice, choose, listing, text_columns, times_of, unique
-from online_psp.io.sources.content import refuse_stand_in
 from online_psp.io.sources.dialect import MOST_LEAD, WHITESPACE, Dialect, encoding_of, logical_lines, row_ends, sniff, split
 from online_psp.io.sources.numerals import THOUSANDS, Signs, may_be_number
 from online_psp.io.sources.options import Options
@@ -75,7 +74,6 @@ class Feed:
             if self.stream is not None:
                 piece = some(self.stream, PIECE)
                 self.seen, whole = self.seen + piece, not piece
-        refuse_stand_in(self.seen, self.name)
         self.encoding, note = encoding_of(self.seen, options.text.encoding, self.name, whole)
         self.old_mac = b"\r" in self.seen and b"\n" not in self.seen.replace(b"\0", b"")
         found = logical_lines(b"".join(self._utf8(iter([self.seen]))))
