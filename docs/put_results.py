@@ -6,6 +6,7 @@ has the marks ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, once each.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -26,7 +27,8 @@ def put(name: str, results: Path, docs: Path = DOCS) -> None:
         if f"img/{picture.name}" in text:
             shutil.copyfile(picture, docs / "img" / picture.name)
     before, after = text.split(begin)[0], text.split(end)[1]
-    pages[0].write_text(before + begin + part.read_text(encoding="utf-8").rstrip("\n") + "\n" + end + after, encoding="utf-8")
+    made = re.sub(r" --out \S+(?=.*`$)", "", part.read_text(encoding="utf-8"), flags=re.MULTILINE)  # a folder of one machine
+    pages[0].write_text(before + begin + made.rstrip("\n") + "\n" + end + after, encoding="utf-8")
 
 
 def main() -> None:

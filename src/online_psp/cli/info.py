@@ -119,23 +119,21 @@ def _show(path: Path, facts: dict[str, Any], monitor: Any) -> None:
         table.add_row("merged from", plain(", ".join(facts["merged"])))
     console.print(table, markup=False)
     if facts.get("explained_variance"):
-        console.print("\ncomponent, its share of the variance with standard error, cumulative share", markup=False)
-        errors = [
-            error / (variance or 1.0)
-            for error, variance in zip(facts["explained_variance_error"], facts["explained_variance"], strict=True)
-        ]
-        console.print(_scree(facts["explained_variance_ratio"], errors, max(8, console.width - 43)), markup=False)
+        console.print("\ncomponent, variance with standard error, share of the variance, cumulative share", markup=False)
+        console.print(_scree(facts, max(8, console.width - 54)), markup=False)
 
 
-def _scree(ratios: list[float], errors: list[float], width: int) -> str:
-    """One bar per component; `errors` are relative."""
+def _scree(facts: dict[str, Any], width: int) -> str:
+    """One bar per component."""
+    ratios, variances, errors = (facts[f"explained_variance{what}"] for what in ("_ratio", "", "_error"))
     largest = max(ratios) or 1.0
     lines, total = [], 0.0
     for i, ratio in enumerate(ratios):
         total += ratio
         if i < _BARS or i == len(ratios) - 1:
             bar = "#" * round(width * ratio / largest)
-            lines.append(f"{i + 1:>5} {100 * ratio:7.3f} ± {100 * ratio * errors[i]:6.3f} % {100 * total:8.3f} %  {bar}")
+            variance = f"{variances[i]:10.4g} ± {errors[i]:.2g}"
+            lines.append(f"{i + 1:>5} {variance:<23} {100 * ratio:7.3f} % {100 * total:8.3f} %  {bar}")
         elif i == _BARS:
             lines.append("    ...")
     return "\n".join(lines)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from online_psp.pca import OnlinePCA
@@ -34,7 +34,7 @@ def tables(out: Path, quick: bool = False) -> Iterator[Table]:
 
 def threads(rounds: int) -> Table:
     """OnlinePCA with as many threads as there are cores against one, in turn, by the clock on the wall."""
-    lines, cores = [], os.cpu_count() or 1
+    lines, cores = [], cpu_count()
     for n, D, K in ((10_000, 784, 16), (2000, 8192, 64), (400, 32_768, 64)):
         X, ratios, alone = np.random.default_rng(0).standard_normal((n, D)), [], []
         for _ in range(rounds + 1):
