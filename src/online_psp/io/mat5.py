@@ -23,6 +23,7 @@ _TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}  # of numbers and text
 _CLASSES = {1: "a cell array", 2: "a struct", 3: "an object", 16: "a function", 17: "an object"}
 _CHAR, _SPARSE, _FIRST_NUMERIC, _LAST_NUMERIC, _OPAQUE = 4, 5, 6, 15, 17
 _COMPLEX = 0x08
+_LONGEST_NAME = 63
 _ENOUGH = 4096  # bytes that hold the tags, the shape and the name of a matrix
 
 
@@ -85,10 +86,10 @@ def read_variable(data: bytes, variable: Variable, room: int) -> Any:
     if variable.complex or len(variable.shape) != 2:
         raise KindError(f"its variable {name!r} is complex, or has more than two dimensions")
     content = _unpacked(variable.stored, order, room)
-    parts = list(_elements(content, order))
-    if not all(part.kind in _TYPES for part in parts):
+    if not all(part.kind in _TYPES for part in _elements(content, order)):
         raise MatError(f"its variable {name!r} has values of a type that there is not")
     whole = io.BytesIO(b"".join([data[:_HEADER], struct.pack(order + "II", _MATRIX, len(content)), content]))
+    del content  # it may be large
     try:
         value = loadmat(whole)[name]
         if issparse(value):
@@ -169,7 +170,7 @@ def _described(element: _Element, order: str) -> Variable:
             raise MatError("a variable has no shape")
         lengths = np.frombuffer(first[1].data, order + "i4").tolist()
     name = first[1 if kind == _OPAQUE else 2]
-    if name.kind not in (1, 2, 16) or any(length < 0 for length in lengths):
+    if name.kind not in (1, 2, 16) or len(name.data) > _LONGEST_NAME or any(length < 0 for length in lengths):
         raise MatError("a variable has no name, or an impossible shape")
     while len(lengths) > 2 and lengths[-1] == 1:
         lengths = lengths[:-1]
