@@ -64,6 +64,8 @@ def open_sparse(matrix: Any, options: Options, name: str) -> Source:
     """Open a matrix in memory, in any of SciPy's formats."""
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # before anything follows its indices
+        if (np.diff(matrix.indptr) < 0).any():  # which is not looked at where there are no entries
+            raise damaged(name, "its indptr goes down")
     rows = matrix.tocsr()
     found = sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
     return replace(found, foreign=True)  # it is in memory: there is nothing to read ahead
