@@ -81,7 +81,7 @@ torture: $(READY)
 	$(BIN)/python -m tests.torture --minutes $(MINUTES)
 
 # One part of the docs with its pictures, measured anew on a machine that does nothing else: NAME is others (with ARGS='--only …'), speed, tracking,
-# missing, merging or published; or fig1 to fig4, which go on from what OUT holds.
+# missing, merging, streams or published; or fig1 to fig4, which go on from what OUT holds.
 NAME ?= others
 ARGS ?=
 OUT ?= out/figures/$(NAME)

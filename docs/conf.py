@@ -107,7 +107,8 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-_WHOLE = ("index", "start", "algorithms", "how_it_works", "which_one", "when_not", "faq")  # pages without a bar at their side
+# Pages without a bar at their side; that of the reference would be a list of a hundred names.
+_WHOLE = ("index", "start", "algorithms", "how_it_works", "which_one", "when_not", "faq", "api/index", "api/generated/*")
 html_sidebars: dict[str, list[str]] = {name: [] for name in _WHOLE}
 
 

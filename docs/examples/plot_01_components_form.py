@@ -31,7 +31,8 @@ for line, moment in zip(panels, moments, strict=True):
     for axes, component in zip(line, signs[:, np.newaxis] * pca.components_, strict=True):
         largest = np.abs(component).max()
         picture = component.reshape(8, 8)
-        axes.imshow(picture, interpolation="bicubic", cmap="RdBu_r", vmin=-largest, vmax=largest)
+        colours = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
+        axes.imshow(picture, interpolation="bicubic", **colours)
         axes.set(xticks=[], yticks=[])
     label = f"{moment:,} rows\nerror {error:.2g}"
     line[0].set_ylabel(label, rotation=0, ha="right", va="center")
@@ -49,7 +50,9 @@ print(pca.exact_, pca.n_samples_seen_)
 
 number = np.arange(1, K + 1)
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-axes.errorbar(number, pca.explained_variance_, yerr=pca.explained_variance_error_, fmt="o", capsize=4)
+bars = pca.explained_variance_error_
+axes.errorbar(number, pca.explained_variance_, bars, fmt="o", capsize=4)
 axes.set(xlabel="component", ylabel="variance", ylim=(0, None))
-axes.set_xticks(number, [f"{k}\n{sine:.2f}" for k, sine in zip(number, pca.component_errors_, strict=True)])
+sines = zip(number, pca.component_errors_, strict=True)
+axes.set_xticks(number, [f"{k}\n{sine:.2f}" for k, sine in sines])
 plt.show()

@@ -41,8 +41,9 @@ for axes, (name, values, limit) in zip(panels, charts, strict=True):
     axes.set_ylabel(name)
     for alarm in monitor.alarms:
         axes.axvline(alarm.row, color="#D55E00", linewidth=1.2)
-        place = {"xy": (alarm.row, 0.95), "xycoords": ("data", "axes fraction"), "va": "top"}
-        axes.annotate(f" {alarm.kind}", color="#D55E00", **place)
+        above = axes.get_xaxis_transform()  # rows across, the height of the axes up
+        text = {"color": "#D55E00", "va": "top", "transform": above}
+        axes.text(alarm.row, 0.95, f" {alarm.kind}", **text)
 panels[0].legend(loc="upper left", frameon=False, ncols=2)
 panels[1].set_xlabel("row")
 plt.show()

@@ -19,13 +19,14 @@ rng = np.random.default_rng(2)
 n, D, K = 3000, 120, 4
 time = np.arange(n)
 waves = ((240, 0), (410, 1), (97, 2), (733, 3))  # period and phase of each movement
-movements = np.stack([np.sin(2 * np.pi * time / period + phase) for period, phase in waves], axis=1)
-rows = 5.0 * movements @ rng.standard_normal((K, D)) + rng.standard_normal((n, D)) + 20.0
+movements = [np.sin(2 * np.pi * time / period + phase) for period, phase in waves]
+rows = 5.0 * np.transpose(movements) @ rng.standard_normal((K, D))
+rows += rng.standard_normal((n, D)) + 20.0
 received = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
 received[1200:2000, :40] = np.nan
 
 # %%
-# One pass, in blocks as they come; then the holes are filled. The mean of a sensor is what people fill with.
+# One pass, in blocks as they come; then the missing values are filled. The mean of a sensor is what people fill with.
 
 model = OnlinePCA(K, missing="impute")
 for block in np.array_split(received, 30):
@@ -47,6 +48,6 @@ axes.plot(time[~lost], true[~lost], ".", color="#9aa5b1", markersize=2, label="r
 axes.plot(time[lost], true[lost], ".", color="#D55E00", markersize=2, label="lost")
 axes.plot(time[lost], guess[lost], ".", color="#0072B2", markersize=3, label="filled")
 axes.axhline(model.mean_[7], color="black", linewidth=0.8, linestyle=":", label="the mean")
-axes.set(xlabel="row", ylabel="sensor 7", xlim=(900, 2300))
-axes.legend(loc="upper right", ncols=4, frameon=False)
+axes.set(xlabel="row", ylabel="sensor 7", xlim=(900, 2300), ylim=(-2, 46))
+axes.legend(loc="upper right", ncols=4, frameon=False, markerscale=4)
 plt.show()

@@ -43,7 +43,8 @@ truth = nearest(X)
 
 def found_again(found):
     """The share of the true neighbours that are among those found."""
-    return np.mean([len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)]) / neighbours
+    common = [len(set(a) & set(b)) for a, b in zip(truth, found, strict=True)]
+    return np.mean(common) / neighbours
 
 
 sizes = [128, 64, 32, 16, 8]
@@ -60,7 +61,7 @@ ratios = [D // K for K in sizes]
 axes.plot(ratios, recall, "o-", label="components of OnlinePCA")
 axes.plot(ratios, random, "s--", color="#9aa5b1", label="features at random")
 axes.axvline(8, color="#D55E00", linewidth=0.8)
-axes.annotate(f" 8:1, {100 * recall[ratios.index(8)]:.0f} % found", (8, 0.03), color="#D55E00")
+axes.text(8, 0.03, f" 8:1, {100 * recall[ratios.index(8)]:.0f} % found", color="#D55E00")
 axes.set_xscale("log", base=2)
 axes.set_xticks(ratios, [f"{ratio}:1" for ratio in ratios])
 axes.set(xlabel="compression", ylabel="recall of the 10 nearest neighbours", ylim=(0, 1))

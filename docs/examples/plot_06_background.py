@@ -41,8 +41,9 @@ moments = (310, 331, 352)
 figure, panels = plt.subplots(3, 3, figsize=(8, 6.2), layout="constrained")
 for column, t in zip(panels.T, moments, strict=True):
     now = frame(t)
-    background = pca.inverse_transform(pca.transform(now.reshape(1, -1))).reshape(scene.shape)
-    pictures = {"frame": now, "background": background, "what moved": np.abs(now - background)}
+    background = pca.inverse_transform(pca.transform([now.ravel()])).reshape(scene.shape)
+    moved = np.abs(now - background)
+    pictures = {"frame": now, "background": background, "what moved": moved}
     for axes, (name, picture) in zip(column, pictures.items(), strict=True):
         axes.imshow(picture, cmap="gray", vmin=0, vmax=255 if name != "what moved" else 100)
         axes.set(xticks=[], yticks=[])

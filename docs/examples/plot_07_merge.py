@@ -40,7 +40,7 @@ errors = [*alone, *together]
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
 axes.bar(names, errors, color=["#9aa5b1"] * 8 + ["#0072B2", "#009E73"])
 axes.set_yscale("log")
-axes.set_ylabel("subspace error against batch PCA")
+axes.set(ylabel="subspace error against batch PCA", ylim=(None, 1))
 axes.tick_params(axis="x", rotation=40)
 for i, error in enumerate(errors):
     axes.annotate(f"{error:.3f}", (i, error), ha="center", va="bottom", fontsize=8)

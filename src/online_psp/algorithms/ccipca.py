@@ -117,7 +117,7 @@ def recur(rows: Floats, steps: Floats, first: int, last: int, Z: Floats, sigma2:
 
 
 class CCIPCA(FrameAlgorithm):
-    """Candid covariance-free incremental PCA: one component after the other, each from what the earlier ones leave.
+    """Candid covariance-free incremental PCA: one component after the other, each from the residual of the earlier ones.
 
     Parameters
     ----------

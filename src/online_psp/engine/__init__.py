@@ -1,1 +1,1 @@
-"""The arithmetic that the algorithms share: rows, stores of a basis, compiled kernels, BLAS and block sizes."""
+"""The arithmetic that the algorithms share: rows, products by BLAS, compiled kernels, threads, locks and block sizes."""

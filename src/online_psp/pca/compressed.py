@@ -1,7 +1,7 @@
-"""Rows that are not plain NumPy arrays, sparse ones and those of other array libraries, brought to coordinates in which they are.
+"""Sparse rows, and rows of other array libraries, in coordinates that are small dense arrays.
 
 Over a block, directions only ever move within the span of the basis B and the rows Z of the block. So both are written in an orthonormal
-frame of that span, where they are small dense arrays; :mod:`online_psp.pca.directions` finds the leading directions there, and these are
+frame of that span; :mod:`online_psp.pca.directions` finds the leading directions there, and these are
 expanded to ``A B + C Z``. Only the products ``Z Bᵀ`` and ``Z Zᵀ`` and this expansion touch the rows themselves: for sparse rows that costs
 their entries, and rows of other libraries stay on their device.
 

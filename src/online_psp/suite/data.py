@@ -45,7 +45,7 @@ GENERATED = "generated"
 
 @dataclass(frozen=True)
 class Data:
-    """Which rows.
+    """Rows to learn from: of a generated family, a known set, a file, or an array.
 
     Attributes
     ----------

@@ -196,7 +196,7 @@ class ProSVD:
 
 
 class Batch:
-    """scikit-learn's PCA of all rows at once: the ceiling, and no contestant."""
+    """scikit-learn's PCA of all rows in memory: what no stream can beat."""
 
     def __init__(self, solver: str, K: int) -> None:
         self.solver, self.K, self.rows = solver, K, list[Floats]()

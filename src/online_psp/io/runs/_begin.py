@@ -26,7 +26,7 @@ _CHOSEN = ("columns", "exclude", "ids", "time_column")
 
 
 class RunError(ValueError):
-    """What is asked of a run does not fit together, or not to the run in its file; nothing has changed."""
+    """Options of a run contradict each other, or the run in its file; nothing has changed."""
 
 
 @dataclass(frozen=True)

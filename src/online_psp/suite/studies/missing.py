@@ -1,4 +1,4 @@
-"""Rows with missing values and gross ones: what is learned of them, beside what people do and what others publish."""
+"""Missing values and gross rows: OnlinePCA beside mean filling, batch methods, GROUSE and PETRELS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files larger than the memory allowed: the rate of every format by ``psp fit``, beside the same rows in memory, and peak memory."""
+"""Files larger than the memory allowed: rows per second of ``psp fit`` by format, beside the same rows in memory, and peak memory."""
 
 from __future__ import annotations
 
