@@ -203,7 +203,6 @@ def test_what_is_merged_is_fitted_to_the_same_features() -> None:
         ("axes", "steady", ValueError),
         ("axes", np.array([1, 2]), ValueError),
         ("reference", np.eye(2, 300), ValueError),
-        ("batch_size", 0, ValueError),
         ("dtype", "int8", ValueError),
         ("half_life", 0, ValueError),
         ("half_life", -1, ValueError),

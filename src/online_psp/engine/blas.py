@@ -46,11 +46,6 @@ def _as_columns(M: NDArray[Any]) -> tuple[NDArray[Any], int]:
     return (M, 1) if M.flags.f_contiguous else (np.ascontiguousarray(M).T, 0)
 
 
-def row_products(X: Array, B: Array) -> tuple[Floats, Floats]:
-    """``X Bᵀ`` (n, K) and the lower half of ``X Xᵀ`` (n, n), in double precision, for rows X (n, D) and a basis B (K, D)."""
-    return matmul(X, B.T).astype(np.float64, copy=False), gram(X).astype(np.float64, copy=False)
-
-
 def add_product(B: Array, factor: float, C: Floats, X: Array) -> None:
     """``B ← B + factor C X`` in place."""
     gemm = blas.dgemm if B.dtype == _DOUBLE else blas.sgemm

@@ -23,8 +23,8 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
     try:
         count = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number; got {value!r}.") from None
-    if isinstance(value, bool):
+        count = None
+    if count is None or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number; got {value!r}.")
     if count < least:
         raise ValueError(f"{name} must be at least {least}; got {value!r}.")

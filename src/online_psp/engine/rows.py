@@ -6,31 +6,15 @@ is converted before it is needed, block by block.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from online_psp.engine.checks import as_real, check_finite, not_finite
+from online_psp.engine.checks import as_real, check_finite, not_finite, sum_of_squares
 from online_psp.engine.libraries import Library, namespace_of, to_host
 from online_psp.engine.types import Array, Floats
-
-
-class Rows(Protocol):
-    """n samples of D features."""
-
-    D: int
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice) -> Any: ...
-
-    def dense(self, dtype: np.dtype[Any]) -> Array:
-        """(n, D) in NumPy, C-contiguous, in this precision; a view if possible."""
-
-    def check_finite(self, dtype: np.dtype[Any]) -> None:
-        """Raise a ValueError that names the first row with NaN, infinity, or squares that overflow in this precision."""
 
 
 class DenseRows:
@@ -42,6 +26,7 @@ class DenseRows:
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
         self.D: int = X.shape[1]
+        self.dtype: np.dtype[Any] = X.dtype
 
     def __len__(self) -> int:
         return len(self.X)
@@ -54,30 +39,25 @@ class DenseRows:
         return DenseRows(self.X[numbers])
 
     def dense(self, dtype: np.dtype[Any]) -> Array:
+        """(n, D) in NumPy, C-contiguous, in this precision; a view if possible."""
         return np.ascontiguousarray(self.X, dtype=dtype)
 
     def check_finite(self, dtype: np.dtype[Any]) -> None:
+        """Raise a ValueError that names the first row with NaN, infinity, or squares that overflow in this precision."""
         if self.X.dtype.kind == "f":
             check_finite(self.X, dtype)
 
 
 class SparseRows:
-    """Rows of a CSR matrix; a slice shares the arrays.
+    """Rows of a CSR matrix; a slice shares the arrays."""
 
-    Parameters
-    ----------
-    matrix : CSR, (n, D)
-    weights : (n,), optional
-        Weight of each row.
-    """
-
-    def __init__(self, matrix: Any, weights: Floats | None = None) -> None:
+    def __init__(self, matrix: Any) -> None:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
         self.indptr, self.indices, self.data = matrix.indptr, matrix.indices, matrix.data
         self.D: int = matrix.shape[1]
-        self.weights = np.ones(matrix.shape[0]) if weights is None else weights
+        self.dtype: np.dtype[Any] = matrix.dtype
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -86,14 +66,7 @@ class SparseRows:
         start, stop, _ = part.indices(len(self))
         rows = object.__new__(SparseRows)
         rows.__dict__.update(self.__dict__)
-        rows.indptr, rows.weights = self.indptr[start : stop + 1], self.weights[start:stop]
-        return rows
-
-    def scaled(self, unit: float, dtype: np.dtype[Any], weights: Floats) -> SparseRows:
-        """The same rows times a number, with other weights."""
-        rows = self[:]
-        values = self.data if unit == 1.0 else self.data * self.data.dtype.type(unit)
-        rows.data, rows.weights = values.astype(dtype, copy=False), weights
+        rows.indptr = self.indptr[start : stop + 1]
         return rows
 
     def matrix(self) -> Any:
@@ -146,7 +119,8 @@ class ArrayRows:
         if dtype is None:
             dtype = np.float32 if X.dtype == xp.float32 else np.float64
         self.library = Library(xp, X, dtype)
-        wanted = getattr(xp, self.library.dtype.name)
+        self.dtype: np.dtype[Any] = self.library.dtype
+        wanted = getattr(xp, self.dtype.name)
         self.X = X if X.dtype == wanted else xp.astype(X, wanted)
         self.D = int(X.shape[1])
 
@@ -182,6 +156,18 @@ class ArrayRows:
 
 
 AnyRows: TypeAlias = DenseRows | SparseRows | ArrayRows
+
+
+def first_hole(rows: AnyRows) -> int:
+    """Number of rows before the first with NaN, a missing value."""
+    if isinstance(rows, SparseRows):
+        bad = np.isnan(rows.data[rows.indptr[0] : rows.indptr[-1]])
+        return int(np.searchsorted(rows.indptr, int(np.argmax(bad)) + rows.indptr[0], side="right")) - 1 if bad.any() else len(rows)
+    values = to_host(rows.X) if isinstance(rows, ArrayRows) else rows.X
+    if np.isfinite(sum_of_squares(values)):  # one quick pass
+        return len(rows)
+    missing = np.isnan(values).any(axis=1)
+    return int(np.argmax(missing)) if missing.any() else len(rows)
 
 
 def as_rows(X: Any, dtype: np.dtype[Any], D: int | None = None, *, foreign: bool = False) -> AnyRows:

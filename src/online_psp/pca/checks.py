@@ -86,13 +86,6 @@ def _plain(X: Any) -> Any:
     return unmasked(X)
 
 
-def rows_dtype(rows: AnyRows) -> Any:
-    """Precision of checked rows."""
-    if isinstance(rows, ArrayRows):
-        return np.dtype(rows.library.dtype)
-    return np.dtype(rows.data.dtype if isinstance(rows, SparseRows) else rows.X.dtype)
-
-
 def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
     """Raise a ValueError that names the first value that is not finite, or too large beside the rows before it.
 
@@ -104,7 +97,7 @@ def check_values(rows: AnyRows, unit: float, holes: bool = False) -> None:
     holes : bool
         Whether NaN, a missing value, is allowed.
     """
-    dtype = rows_dtype(rows)
+    dtype = rows.dtype
     if isinstance(rows, DenseRows):
         step = max(1, CHECK_BYTES // (max(1, rows.D) * dtype.itemsize))
         for start in range(0, len(rows), step):

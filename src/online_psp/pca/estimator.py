@@ -11,53 +11,42 @@ import copy
 import numbers
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from online_psp.engine.checks import unmasked
-from online_psp.engine.finite import worded
+from online_psp.engine.libraries import Library
 from online_psp.engine.locks import model_lock
-from online_psp.engine.rows import AnyRows, DenseRows
+from online_psp.engine.rows import AnyRows, DenseRows, SparseRows, first_hole
+from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.threads import suited_threads
-from online_psp.engine.types import Array
+from online_psp.engine.types import Array, Floats
 from online_psp.pca.axes import check_reference
-from online_psp.pca.buffer import Buffer, block_of
-from online_psp.pca.checks import check_rows, check_values, check_weights, rows_dtype
-from online_psp.pca.features import check_names, wider_rows, with_features
+from online_psp.pca.buffer import block_of
+from online_psp.pca.checks import check_coordinates, check_rows, check_scores, check_values, check_weights
+from online_psp.pca.coordinates import coordinates, rows_at
+from online_psp.pca.features import check_names, widened
+from online_psp.pca.filling import filled, filled_rows, partial_likelihoods, put_back
 from online_psp.pca.forgetting import check_times, decays_of
 from online_psp.pca.learn import unit_of
-from online_psp.pca.merge import merge
+from online_psp.pca.likelihood import covariance, log_likelihoods, precision
 from online_psp.pca.model import Model, empty_model
 from online_psp.pca.next import Next
-from online_psp.pca.notices import Notices, gross_notice, warn_never_observed
-from online_psp.pca.settings import Settings, check_settings
+from online_psp.pca.notices import Notices, gross_notice, unpredicted_notice, warn_never_observed
+from online_psp.pca.robust import far_out
+from online_psp.pca.settings import check_kept, check_settings
+from online_psp.pca.state import State, opened
+from online_psp.pca.uncertainty import alike, subspace_error, variance_errors
 from online_psp.pca.units import unit_for
-from online_psp.pca.using import Usable
 from online_psp.pca.view import View, view_of
-from online_psp.pca.window import learn, rows_left, whole
+from online_psp.pca.window import learn, whole
 
 
-class State(NamedTuple):
-    """All that an OnlinePCA has learned."""
-
-    settings: Settings
-    model: Model
-    """After the last closed block."""
-    buffer: Buffer
-    """The rows since."""
-    last_time: float | None = None
-    """Of the last row, where age is time."""
-
-    @property
-    def seen(self) -> int:
-        return self.model.seen + self.buffer.n
-
-
-class OnlinePCA(Usable):
+class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal component analysis of a stream, in one pass and O(DK) memory.
 
     A drop-in for `sklearn.decomposition.IncrementalPCA`: the same calls and attributes, about ten times faster and more accurate. With few
@@ -210,11 +199,9 @@ class OnlinePCA(Usable):
         with self._lock:
             self._begin(X, sample_weight, times)
         if self.missing == "impute" or self.robust:
-            self._view()
-            now = self._now()
-            self._say_gross(now)
-            if now.known is not None:
-                warn_never_observed(now.known)
+            view = self._view()
+            if view.known is not None:
+                warn_never_observed(view.known)
         return self
 
     def partial_fit(
@@ -258,19 +245,18 @@ class OnlinePCA(Usable):
             if isinstance(wanted, numbers.Integral) and int(wanted) > rows.D:
                 raise ValueError(f"n_components must not be larger than the number of features, {rows.D}; got {wanted}.")
             check_values(rows, 0.0, settings.missing == "impute")
-            settings = settings.begun(wanted, rows.D, rows_dtype(rows))
+            settings = settings.begun(wanted, rows.D, rows.dtype)
             model = empty_model(rows.D, settings.few, settings.working)
             if self.reference is not None:
                 model = model._replace(axes=check_reference(self.reference, wanted, rows.D))
             self._said_before = Notices()
-            self._learn(State(settings, model, empty_buffer(settings, model)), rows, sample_weight, times)
+            self._learn(opened(settings, model), rows, sample_weight, times)
         except BaseException:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             self.__dict__.update(kept)
             raise
 
-    @worded
     def _learn(self, state: State, rows: AnyRows, sample_weight: ArrayLike | None, times: ArrayLike | None) -> None:
         """Move on from a state by checked rows; if an error is raised, nothing has changed."""
         settings, model, buffer, last = state
@@ -294,7 +280,7 @@ class OnlinePCA(Usable):
                         block = buffer.block()
                     if len(block.rows) == buffer.room:
                         model = learn(model, block, settings)
-                        buffer = empty_buffer(settings, model)
+                        buffer = opened(settings, model).buffer
                     start = stop
             self._state = State(settings, model, buffer, last if seconds is None or not len(seconds) else float(seconds[-1]))
         except BaseException:
@@ -330,19 +316,18 @@ class OnlinePCA(Usable):
 
     def _after_next(self, ready: Next) -> None:
         """Close the block if it is full, and look whether the axes are to be read out anew."""
-        settings, model, buffer, last = self._state
+        settings, buffer = self._state.settings, self._state.buffer
         if buffer.n == buffer.room:
-            self._tell_open(buffer)
+            self._tell_open()
             try:
                 with suited_threads(settings.rank * settings.D):
-                    model = learn(model, buffer.block(), settings)
-                self._state, self._told = State(settings, model, empty_buffer(settings, model), last), 0
-                self._say_gross(model)
+                    self._state, self._told = self._state.closed(), 0
+                self._say_gross(self._state.model)
             except BaseException:
                 buffer.cut(buffer.n - 1)
                 raise
         elif self._onlooker is not None:
-            self._tell_open(buffer)
+            self._tell_open()
         self._next = self._prepared()
 
     def _fit_next(self, x: Array, time: Any) -> Array:
@@ -375,11 +360,10 @@ class OnlinePCA(Usable):
             if not model.seen:
                 rows = _reading(buffer.n)[0]
                 seen = learn(model, block_of(buffer.rows(rows), buffer.weights[:rows], buffer.decays[:rows]), settings)
-            view = view_of(seen, settings, False)
-            components = self._shown(view)[0]
+            view = view_of(seen, settings, False, self.n_components)
+            components = view.components
         if self.whiten:  # directions without variance give zero
-            scale, known = np.zeros(len(components)), self._variances(view) > 0
-            scale[known] = 1.0 / self._deviations(settings.working, view)[known]
+            scale = np.where(view.explained_variance > 0, 1.0 / view.deviations_along(settings.working), 0.0).astype(np.float64)
             components = scale[:, np.newaxis] * components
         components = components if view.deviations is None else components / view.deviations
         mean = view.mean if settings.center else np.zeros_like(view.mean)
@@ -388,7 +372,6 @@ class OnlinePCA(Usable):
         timed = settings.half_life is not None and settings.half_life.in_time
         return Next(buffer, np.asarray(components), mean, due, 0.0 if timed else model.unit, view)
 
-    @worded
     def add_features(self, names: Sequence[str] | int) -> Self:
         """Continue with more features, which come after those so far: new words of a vocabulary, new sensors.
 
@@ -400,31 +383,19 @@ class OnlinePCA(Usable):
         names : list of str, or int
             Names of the new features, if the others have names; else their number.
         """
-        check_is_fitted(self)
         with self._lock:
-            settings, model, buffer, last = self._checked_state()
+            state = self._checked_state()
             known = getattr(self, "feature_names_in_", None)
             count = check_names(names, known)
             if not count:
                 return self
-            self._tell_open(buffer)
-            wanted: Any = settings.share
+            self._tell_open()
+            wanted: Any = state.settings.share
             if wanted is None and self.n_components is not None:
-                wanted = settings.shown
-            if (settings.missing == "impute" or settings.robust) and buffer.n:  # a block of both kinds of rows would be hard to judge
-                model = learn(model, buffer.block(), settings)
-                buffer = empty_buffer(settings, model)
-            settings = settings.begun(wanted, settings.D + count, settings.working)
-            model, rows = with_features(model, count, settings), wider_rows(buffer, count, settings)
-            state = State(settings, model, empty_buffer(settings, model), last)
-            block = rows, buffer.weights[: buffer.n], buffer.decays[: buffer.n]
-            if buffer.n >= state.buffer.room:
-                model = learn(model, block_of(*block), settings)
-                state = State(settings, model, empty_buffer(settings, model), last)
-            elif buffer.n:
-                state.buffer.add(*block)
-            self._state, self._next, self._told = state, None, state.buffer.n
-            self.n_features_in_ = settings.D
+                wanted = state.settings.shown
+            self._state = widened(state, count, wanted)
+            self._next, self._told = None, self._state.buffer.n
+            self.n_features_in_ = self._state.settings.D
             if known is not None:
                 self.feature_names_in_ = np.append(known, np.asarray(names, dtype=object))
         return self
@@ -433,7 +404,8 @@ class OnlinePCA(Usable):
         """Add what another model has learned from other rows, as if this one had seen them too.
 
         Means, counts and variances of the features are exact, and so is everything if both models are exact. Otherwise the components are
-        those of the two truncated models together: the error is that of keeping K' directions of each.
+        those of the two truncated models together: the error is that of keeping K' directions of each. A feature that only one of them has
+        observed is taken to vary with the others as it does there.
 
         Parameters
         ----------
@@ -441,7 +413,7 @@ class OnlinePCA(Usable):
             A fitted model with the same features; it does not change.
         """
         for model in (self, other):
-            check_is_fitted(model)
+            model._fitted()
         if self.n_features_in_ != other.n_features_in_:
             raise ValueError(f"Models must have the same number of features; got {self.n_features_in_} and {other.n_features_in_}.")
         names = [getattr(model, "feature_names_in_", None) for model in (self, other)]
@@ -451,26 +423,188 @@ class OnlinePCA(Usable):
                 f"Models must have the same features in the same order; feature {at} is {names[0][at]!r} and {names[1][at]!r}."
             )
         theirs = other.snapshot()._state
-        with self._lock, suited_threads(self._settings.rank * self._settings.D):
-            self._state = self._merged(self._state, theirs)
+        with self._lock, suited_threads(self._state.settings.rank * self._state.settings.D):
+            self._state = self._state.merged(theirs)
             self._next, self._told = None, 0
         return self
 
-    @staticmethod
-    @worded
-    def _merged(mine: State, theirs: State) -> State:
-        model, rows, last = merge(mine, theirs)
-        buffer = empty_buffer(mine.settings, model)
-        if rows is not None:
-            buffer.add(*rows)
-        return State(mine.settings, model, buffer, last)
-
     def snapshot(self) -> Self:
         """A fitted model that reads as this one does now, and does not change when this one learns."""
-        check_is_fitted(self)
         with self._lock:
-            self._tell_open(self._state.buffer)
+            self._fitted()
+            self._tell_open()
             return copy.copy(self)
+
+    # Reading
+
+    @property
+    def components_(self) -> Array:
+        return self._view().components
+
+    @property
+    def explained_variance_(self) -> Floats:
+        return self._view().explained_variance
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        view = self._view()
+        return view.along / view.total_variance if view.total_variance > 0 else np.zeros(view.K)
+
+    @property
+    def explained_variance_error_(self) -> Floats:
+        view = self._view()
+        return variance_errors(view.explained_variance, view.spectrum)
+
+    @property
+    def singular_values_(self) -> Floats:
+        view = self._view()
+        return np.sqrt(view.along * view.weight)
+
+    @property
+    def scores_covariance_(self) -> Floats:
+        view = self._view()
+        return view.covariance * view.degrees
+
+    @property
+    def component_errors_(self) -> Floats:
+        return self._view().component_errors
+
+    @property
+    def subspace_error_(self) -> float:
+        view = self._view()
+        return subspace_error(view.spectrum, view.K)
+
+    @property
+    def not_told_apart_(self) -> list[tuple[int, int]]:
+        view = self._view()
+        return alike(view.spectrum, view.K)
+
+    @property
+    def noise_variance_(self) -> float:
+        return self._view().noise
+
+    @property
+    def mean_(self) -> Array:
+        return self._view().mean.astype(self._state.settings.working)
+
+    @property
+    def var_(self) -> Floats:
+        return self._view().var
+
+    @property
+    def scale_(self) -> Floats | None:
+        return self._view().deviations
+
+    @property
+    def n_components_(self) -> int:
+        return self._view().K
+
+    @property
+    def n_samples_seen_(self) -> int:
+        return self._fitted().seen
+
+    @property
+    def effective_samples_(self) -> float:
+        return self._view().weight
+
+    @property
+    def kish_samples_(self) -> float:
+        view = self._view()
+        return view.weight**2 / view.squares if view.squares > 0 else 0.0
+
+    @property
+    def exact_(self) -> bool:
+        return self._view().exact
+
+    # Use
+
+    def transform(self, X: ArrayLike) -> Any:
+        """Coordinates of rows along the components, (n, n_components_); or, with ``whiten="zca"``, whitened rows, (n, D).
+
+        For a row with missing values (with ``missing="impute"``), the coordinates that the model expects given the observed values.
+        """
+        view = self._view()
+        rows = self._rows_to_use(X, view.settings.missing == "impute")
+        with np.errstate(over="ignore", invalid="ignore"):  # said below
+            scores = coordinates(view, filled_rows(view, rows), self.whiten)
+        check_coordinates(scores)
+        return scores
+
+    def inverse_transform(self, X: ArrayLike) -> Any:
+        """Rows with the given coordinates, those of `transform`, (n, D)."""
+        view = self._view()
+        scores, xp = check_scores(X, self._n_features_out)
+        rows = rows_at(view, scores, self.whiten)
+        return rows if xp is None else Library(xp, X, rows.dtype).of(rows)
+
+    def impute(self, X: ArrayLike) -> Any:
+        """Fill in missing values with what the model expects, given the observed values of each row.
+
+        Parameters
+        ----------
+        X : (n, D)
+            An array, a pandas or polars frame, or a sparse matrix. In a sparse matrix only explicit NaN are missing.
+
+        Returns
+        -------
+        (n, D)
+            X with its missing values filled in, of the same type and dtype and with the same labels. Observed values do not change. (A
+            column of whole numbers with missing values becomes floating-point.) Features that were never observed are filled with zero.
+        """
+        view = self._view()
+        if view.known is not None and not (view.known > 0).all():
+            warn_never_observed(view.known)
+        rows = self._rows_to_use(X, holes=True)
+        if isinstance(rows, SparseRows) and not np.isnan(rows.data).any():
+            return X
+        found = rows.dense(rows.dtype)
+        if view.trust is not None:
+            unpredicted = unpredicted_notice(view.trust.explained, np.asarray(np.isnan(found).any(axis=0)))
+            self._said.give("unpredicted", unpredicted, UserWarning, 3)
+        return put_back(X, found, filled(view, found))
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log-likelihood of each row under the probabilistic PCA model, (n,); of its observed values, if some are missing."""
+        view = self._view()
+        holes = view.settings.missing == "impute"
+        rows = self._rows_to_use(X, holes)
+        found = log_likelihoods(view, rows)
+        if holes and first_hole(rows) < len(rows):
+            at, values = partial_likelihoods(view, rows.dense(np.dtype(np.float64)))
+            found[at] = values
+        return found
+
+    def score(self, X: ArrayLike, y: None = None) -> float:
+        """Mean log-likelihood of the rows; see `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample_influence(self, X: ArrayLike) -> Floats:
+        """The weight that each row would have if it came now, (n,), from 0 to 1: below 1 if it is far from all others.
+
+        Without ``robust=True`` every row has weight 1.
+        """
+        settings, model = self._fitted().settings, self._now()
+        rows = self._rows_to_use(X, settings.missing == "impute")
+        if model.robust is None:
+            return np.ones(len(rows))
+        step, found = max(1, CENTRE_BYTES // (8 * rows.D)), [np.zeros(0)]
+        for start in range(0, len(rows), step):
+            part = (model.unit or 1.0) * rows[start : start + step].dense(np.dtype(np.float64))
+            far = far_out(model, np.nan_to_num(part), ~np.isnan(part), settings)
+            found.append(model.robust.guard.weights(far))
+        return np.concatenate(found)
+
+    def get_covariance(self) -> Floats:
+        """The covariance of the probabilistic PCA model, (D, D)."""
+        view = self._view()
+        found = covariance(*view.gaussian)
+        return found if view.deviations is None else found * view.deviations * view.deviations[:, np.newaxis]
+
+    def get_precision(self) -> Floats:
+        """The inverse of the covariance of the probabilistic PCA model, (D, D)."""
+        view = self._view()
+        found = precision(*view.gaussian)
+        return found if view.deviations is None else found / view.deviations / view.deviations[:, np.newaxis]
 
     # Files
 
@@ -494,12 +628,19 @@ class OnlinePCA(Usable):
     # Inside
 
     @property
-    def n_samples_seen_(self) -> int:
-        return self._fitted().seen
+    def _n_features_out(self) -> int:
+        view = self._view()
+        return len(view.mean) if self.whiten == "zca" else view.K
+
+    def _rows_to_use(self, X: ArrayLike, holes: bool) -> AnyRows:
+        rows = check_rows(self, X, self._state.settings.dtype, reset=False)
+        check_values(rows, 1.0, holes)
+        return rows
 
     @property
-    def _settings(self) -> Settings:
-        return self._fitted().settings
+    def _said(self) -> Notices:
+        """The warnings that were given."""
+        return self.__dict__.setdefault("_said_before", Notices())  # type: ignore[no-any-return]
 
     @property
     def _lock(self) -> Any:
@@ -516,12 +657,11 @@ class OnlinePCA(Usable):
             raise NotFittedError(f"This {type(self).__name__} has seen no data yet; call fit or partial_fit first.")
         return self._state
 
-    @worded
     def _now(self) -> Model:
         """The model with the rows of the open block."""
-        settings, model, buffer, _ = self._fitted()
-        with suited_threads(settings.rank * settings.D):
-            return whole(learn(model, buffer.block(), settings) if buffer.n else model, settings)
+        state = self._fitted()
+        with suited_threads(state.settings.rank * state.settings.D):
+            return state.now()
 
     def _view(self) -> View:
         """What the model shows, cached until more is learned."""
@@ -530,27 +670,28 @@ class OnlinePCA(Usable):
             if buffer.read[0] != buffer.n:
                 with suited_threads(settings.rank * settings.D):
                     now = self._now()
-                    view = view_of(now, settings, settings.few or not model.seen)
-                if model.window is not None:
-                    self._say_gross(now)
+                    view = view_of(now, settings, settings.few or not model.seen, self.n_components)
                 buffer.read = buffer.n, view
-                self._said.on_reading(now, view, settings)
+                self._said.on_reading(now, view)
             return buffer.read[1]  # type: ignore[no-any-return]
 
     def _checked_state(self) -> State:
         """The state; raises a ValueError if a parameter that learning depends on has changed. Those of reading hold from now on."""
+        state = self._fitted()
         if not self.__dict__.get("_parameters_seen"):
-            changed = self._state.settings.differs(check_settings(self))
+            changed = state.settings.differs(check_settings(self))
             if changed:
                 raise ValueError(changed)
-            self._check_number(self._state.settings)
+            check_kept(self.n_components, state.settings)
             self._parameters_seen = True
-        return self._state
+        return state
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if not name.startswith("_"):
             self.__dict__["_parameters_seen"], self.__dict__["_next"] = False, None
+            if self.__sklearn_is_fitted__():
+                self._state.buffer.read = -1, None
 
     def _be_watched(self, onlooker: Callable[[AnyRows], None] | None) -> None:
         """Have an onlooker told of all rows when they have been learned, under the lock of the model; None ends that."""
@@ -564,8 +705,9 @@ class OnlinePCA(Usable):
         if self._onlooker is not None:
             self._onlooker(rows)
 
-    def _tell_open(self, buffer: Buffer) -> None:
+    def _tell_open(self) -> None:
         """Tell the onlooker of the rows that `fit_next` has taken since it was last told."""
+        buffer = self._state.buffer
         if self._onlooker is not None and buffer.n > self._told:
             self._onlooker(buffer.rows(buffer.n)[self._told :])
             self._told = buffer.n
@@ -590,13 +732,6 @@ class OnlinePCA(Usable):
 
 _TOLD_EVERY = 32  # rows of `fit_next`, after which an onlooker is told of them
 _NOT_KEPT = ("_own_lock", "_onlooker", "_next", "_told", "_parameters_seen")
-
-
-def empty_buffer(settings: Settings, model: Model) -> Buffer:
-    """The buffer of the next block."""
-    kept = settings.rank if settings.share is None else len(model.variances)
-    room = settings.block_rows(kept, not model.seen, rows_left(model, settings))
-    return Buffer(room, settings.D, settings.working, float(decays_of(settings.half_life, None, None)[0]))
 
 
 def _reading(n: int) -> tuple[int, int]:

@@ -9,11 +9,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp.engine.rows import AnyRows, DenseRows, SparseRows
-from online_psp.pca.buffer import Buffer
+from online_psp.pca.buffer import Buffer, block_of
 from online_psp.pca.learn import with_scale
 from online_psp.pca.model import Model
 from online_psp.pca.principal import principal
 from online_psp.pca.settings import Settings
+from online_psp.pca.state import State, opened
+from online_psp.pca.window import learn
 
 
 def check_names(names: Sequence[str] | int, known: Any) -> int:
@@ -73,7 +75,22 @@ def _padded(state: Any, kind: Any, count: int) -> Any:
     return state._replace(**changed)
 
 
-def wider_rows(buffer: Buffer, count: int, settings: Settings) -> AnyRows:
+def widened(state: State, count: int, n_components: Any) -> State:
+    """The state of a stream with so many features more."""
+    if state.settings.missing == "impute" or state.settings.robust:  # a block of both kinds of rows would be hard to judge
+        state = state.closed()
+    buffer, settings = state.buffer, state.settings
+    settings = settings.begun(n_components, settings.D + count, settings.working)
+    after = opened(settings, with_features(state.model, count, settings), state.last_time)
+    block = _wider(buffer, count, settings), buffer.weights[: buffer.n], buffer.decays[: buffer.n]
+    if buffer.n >= after.buffer.room:
+        return opened(settings, learn(after.model, block_of(*block), settings), state.last_time)
+    if buffer.n:
+        after.buffer.add(*block)
+    return after
+
+
+def _wider(buffer: Buffer, count: int, settings: Settings) -> AnyRows:
     """The rows of a buffer with so many features more, which are zero."""
     rows = buffer.rows(buffer.n)
     if isinstance(rows, SparseRows):

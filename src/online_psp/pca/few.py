@@ -8,7 +8,7 @@ of the rows themselves; adding rows to it takes two to three times as long.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import blas, eigh, lapack, qr, svd
+from scipy.linalg import blas, lapack, qr, svd
 
 from online_psp.engine.blas import matmul
 from online_psp.engine.eigen import largest
@@ -21,7 +21,6 @@ FEW = 6
 _GROWN = 4.0  # factor by which a covariance may grow before it is checked again
 _RANGE = 1e-8  # range of variances within which squares give directions to seven digits
 _STRIP = 32  # columns eliminated at a time
-_JACOBI = 400  # features up to which Jacobi's method is used, which takes ten times as long
 
 
 def with_rows(past: Covariance, rows: Array, keep: float, wanted: int) -> Covariance:
@@ -84,7 +83,7 @@ def principal(covariance: Covariance, rank: int, divisors: Floats | None) -> tup
     values, vectors = largest(matrix, rank)
     features = matrix.diagonal()
     if values[0] < _RANGE * values[-1] and features[features > 0].min(initial=np.inf) < _RANGE * features.max():
-        return _of_root(_graded_root(symmetric(Covariance(matrix))), rank)
+        return _of_root(root_of(matrix), rank)
     return np.ascontiguousarray(vectors.T[::-1]), np.maximum(values[::-1], 0.0)
 
 
@@ -113,28 +112,12 @@ def _root_with_rows(root: Floats, rows: Floats, keep: float) -> Floats:
     return np.asarray(np.triu(updated), order="F")
 
 
-def _graded_root(matrix: Floats) -> Floats:
-    """A root, (D, D), of a covariance of features in units that differ by many orders of magnitude.
-
-    An entry of the matrix is accurate relative to the sizes of its two features, so these are divided out first.
-    """
-    sizes = np.sqrt(matrix.diagonal())
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    values, vectors = eigh(matrix / sizes / sizes[:, np.newaxis], check_finite=False)
-    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T * sizes)
-
-
 def _of_root(root: Floats, rank: int) -> tuple[Floats, Floats]:
     """The leading directions, (rank, D), and their variances, (rank,), from a root of the covariance.
 
-    The errors of the usual decomposition are relative to the largest feature, and may exceed a small one. So singular vectors are found by
-    Jacobi's method, one pair of columns at a time, whose errors are relative to each column.
+    With the largest features first, a triangular root is graded, and small features keep digits that large ones would take from them.
     """
-    if len(root) <= _JACOBI:
-        found, _, turn, work, _, failed = lapack.dgejsv(root, joba=0, jobu=3, jobv=0, jobr=1, jobt=0, jobp=0)
-        if not failed:
-            return np.ascontiguousarray(turn.T[:rank]), (found[:rank] * (work[0] / work[1])) ** 2
-    order = np.argsort(-np.einsum("ij,ij->j", root, root), kind="stable")  # next best: errors relative to the largest deviation
+    order = np.argsort(-np.einsum("ij,ij->j", root, root), kind="stable")
     directions: Floats = np.empty_like(root)
     _, found, directions[:, order] = svd(qr(root[:, order], mode="r", check_finite=False)[0], check_finite=False)
     return directions[:rank], found[:rank] ** 2

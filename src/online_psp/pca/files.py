@@ -14,10 +14,11 @@ from online_psp.engine.types import Array
 from online_psp.io import mat_file, model_file
 from online_psp.io.model_file import Contents, ModelFileError
 from online_psp.io.states import arrays_of, flatten, rows_of, under, unflatten
-from online_psp.pca.estimator import OnlinePCA, State, empty_buffer
+from online_psp.pca.estimator import OnlinePCA
 from online_psp.pca.forgetting import check_half_life
 from online_psp.pca.model import Covariance, Model, empty_model
 from online_psp.pca.settings import check_settings
+from online_psp.pca.state import opened
 
 _KEPT_OUT = ("dtype", "random_state", "reference")  # stored by its name; may be of any type, and have no effect
 
@@ -95,11 +96,11 @@ def pca_from_state(arrays: Mapping[str, Array], values: Mapping[str, Any], cls: 
     if values["feature_names"] is not None:
         model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
     model.n_features_in_ = settings.D
-    buffer, stored = empty_buffer(settings, learned), under(arrays, "buffer")
+    state, stored = opened(settings, learned, values["last_time"]), under(arrays, "buffer")
     rows = rows_of(stored, settings.D)
     if rows is not None and len(rows):
-        buffer.add(rows, stored["weights"], stored["decays"])
-    model._state = State(settings, learned, buffer, values["last_time"])
+        state.buffer.add(rows, stored["weights"], stored["decays"])
+    model._state = state
     return model
 
 
@@ -142,5 +143,5 @@ def _from_mat(found: mat_file.MatModel, cls: type[OnlinePCA]) -> OnlinePCA:
     else:
         learned = learned._replace(basis=found.components, variances=variances)
     model.n_features_in_ = D
-    model._state = State(settings, learned, empty_buffer(settings, learned))
+    model._state = opened(settings, learned)
     return model

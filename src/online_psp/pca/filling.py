@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from online_psp.engine.checks import sum_of_squares
-from online_psp.engine.libraries import Library, namespace_of, to_host
-from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.libraries import Library, namespace_of
+from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, first_hole
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
 from online_psp.pca.fill import Expected, Gaussian, both_observed, expect, gaussian, no_trust
-
-if TYPE_CHECKING:
-    from online_psp.pca.view import View
-
-
-def first_hole(rows: AnyRows) -> int:
-    """Number of rows before the first with a missing value."""
-    if isinstance(rows, SparseRows):
-        bad = np.isnan(rows.data[rows.indptr[0] : rows.indptr[-1]])
-        return int(np.searchsorted(rows.indptr, int(np.argmax(bad)) + rows.indptr[0], side="right")) - 1 if bad.any() else len(rows)
-    values = to_host(rows.X) if isinstance(rows, ArrayRows) else rows.X
-    if np.isfinite(sum_of_squares(values)):  # one quick pass
-        return len(rows)
-    missing = np.isnan(values).any(axis=1)
-    return int(np.argmax(missing)) if missing.any() else len(rows)
+from online_psp.pca.view import View
 
 
 def gaussian_of(view: View) -> Gaussian:
     """The model to fill rows with: all directions that are kept, for centred (and standardised) features."""
-    return gaussian(view.components, view.variances, view.total_variance, 4.0, both_observed(view.weight, view.known))
+    return gaussian(view.directions, view.variances, view.total_variance, 4.0, both_observed(view.weight, view.known))
 
 
 def with_noise(model: Gaussian, variances: Floats, noise: float) -> Gaussian:
@@ -78,8 +63,19 @@ def filled(view: View, X: Array) -> Array:
     return full
 
 
-def partial_likelihoods(view: View, model: Gaussian, X: Array) -> tuple[NDArray[np.intp], Floats]:
+def filled_rows(view: View, rows: AnyRows) -> AnyRows:
+    """The rows themselves, where no value is missing; else rows that are filled."""
+    if view.settings.missing != "impute" or first_hole(rows) == len(rows):
+        return rows
+    full = filled(view, rows.dense(rows.dtype))
+    return ArrayRows(rows.library.of(full), rows.library.dtype) if isinstance(rows, ArrayRows) else DenseRows(full)
+
+
+def partial_likelihoods(view: View, X: Array) -> tuple[NDArray[np.intp], Floats]:
     """Numbers of the rows with missing values, and the log-likelihood of the observed values of each."""
+    components, variances, noise = view.gaussian
+    noise = max(noise, 1e-10 * float(variances.max(initial=0.0)), float(np.finfo(np.float64).tiny))
+    model = Gaussian(components.astype(np.float64), np.sqrt(np.maximum(variances - noise, 0.0)), noise)
     numbers: list[NDArray[np.intp]] = [np.zeros(0, np.intp)]
     values: list[Floats] = [np.zeros(0)]
     for at, rows in _parts(X):

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_psp.engine.blas import matmul
-from online_psp.engine.eigen import largest
 from online_psp.engine.types import Floats
+from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.fill import Mask, expect, gaussian, typical_share
 
 WIDTHS = 3.0
@@ -212,19 +212,11 @@ def first_weights(rows: Floats, observed: Mask, weights: Floats, shown: int, cen
         if center:
             place = place + counted @ apart
             apart = np.nan_to_num(values - place)
-        directions, variances = _leading(apart * np.sqrt(counted)[:, np.newaxis], min(shown, max(1, len(apart) // 4)))
+        directions, variances = leading_of_rows(apart * np.sqrt(counted)[:, np.newaxis], min(shown, max(1, len(apart) // 4)))
         found = more * _first_distances(apart, directions, variances)
     judged = np.ones(len(rows))
     judged[used] = guard_of(found, weights).weights(found)
     return Weighed(judged, True)
-
-
-def _leading(rows: Floats, rank: int) -> tuple[Floats, Floats]:
-    """Leading right singular vectors, (k, D), and squared singular values, (k,), of rows; k at most `rank`."""
-    n = len(rows)
-    values, vectors = largest(matmul(rows, rows.T), min(rank, n))
-    known = values > _ROUNDING * values[-1]
-    return matmul((vectors[:, known] / np.sqrt(values[known])).T, rows), values[known]
 
 
 def _outlyingness(apart: Floats) -> Floats:
@@ -310,14 +302,14 @@ class Losses(NamedTuple):
         sizes = (variance > 0).astype(np.float64) if standardize else variance
         return self.start / weight, float(parts @ sizes) / max(float(sizes.sum()), _TINY)
 
-    def plus(self, other: Losses, factor: float, standardize: bool) -> Losses:
-        """Those of two streams; values of the other are multiplied by a factor."""
+    def plus(self, other: Losses) -> Losses:
+        """Those of two streams."""
         start = self.start + other.start
         share = other.start / max(start, _TINY)
-        apart = factor * other.mean - self.mean
-        variance = (1.0 - share) * self.variance + share * factor**2 * other.variance + share * (1.0 - share) * apart**2
-        lost = self.lost + (1.0 if standardize else factor**2) * other.lost
-        return Losses(self.given + other.given, self.tail + other.tail, lost, start, self.mean + share * apart, variance)
+        apart = other.mean - self.mean
+        variance = (1.0 - share) * self.variance + share * other.variance + share * (1.0 - share) * apart**2
+        given, tail, lost = self.given + other.given, self.tail + other.tail, self.lost + other.lost
+        return Losses(given, tail, lost, start, self.mean + share * apart, variance)
 
 
 def _run_lengths(marked: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -8,14 +8,13 @@ import numpy as np
 
 from online_psp.engine.blas import matmul
 from online_psp.engine.finite import check_learned
-from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows
+from online_psp.engine.rows import AnyRows, ArrayRows, SparseRows, first_hole
 from online_psp.engine.types import Array, Floats
 from online_psp.pca import few
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.compressed import array_moments, sparse_moments, turned_from, within_frame
 from online_psp.pca.directions import leading
 from online_psp.pca.fill import LEAST, Mask, both_observed, fill, first_directions, leading_of_filled, no_trust
-from online_psp.pca.filling import first_hole
 from online_psp.pca.groups import connect
 from online_psp.pca.late import carried_over
 from online_psp.pca.model import Block, Covariance, Model, Turned

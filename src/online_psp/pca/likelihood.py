@@ -6,10 +6,27 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import pinvh
-from scipy.sparse import issparse
+from scipy.sparse import diags_array, issparse
 
-from online_psp.engine.rows import SparseRows
+from online_psp.engine.rows import AnyRows, SparseRows
 from online_psp.engine.types import Array, Floats
+from online_psp.pca.compressed import far_from_zero, less
+from online_psp.pca.view import View
+
+
+def log_likelihoods(view: View, rows: AnyRows) -> Floats:
+    """Log-likelihood of each row, (n,), of which no value is missing."""
+    mean: Floats = view.mean
+    data: Any
+    if isinstance(rows, SparseRows):
+        offset = far_from_zero(mean, view.feature_variances)
+        mean, data = mean - offset, less(rows.matrix().astype(np.float64), offset)
+    else:
+        data = rows.dense(np.dtype(np.float64))
+    if view.deviations is None:
+        return log_likelihood(data, mean, *view.gaussian)
+    scaled = data @ diags_array(1.0 / view.deviations) if isinstance(rows, SparseRows) else data / view.deviations
+    return log_likelihood(scaled, mean / view.deviations, *view.gaussian) - float(np.log(view.deviations).sum())
 
 
 def log_likelihood(rows: Any, mean: Array, components: Array, variances: Floats, noise: float) -> Floats:

@@ -1,54 +1,31 @@
-"""Merging two streams into one."""
+"""Merging two models into one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from online_psp.engine.rows import DenseRows
 from online_psp.engine.types import Floats
 from online_psp.pca import few
 from online_psp.pca.directions import leading_of_rows
 from online_psp.pca.gross import Guard
 from online_psp.pca.groups import common
-from online_psp.pca.learn import learn
+from online_psp.pca.late import carried_over
 from online_psp.pca.model import Covariance, Model, Robust
 from online_psp.pca.moments import moved
-from online_psp.pca.principal import basis_of, deviations, with_signals
+from online_psp.pca.principal import basis_of, deviations
 from online_psp.pca.settings import Settings
 
-if TYPE_CHECKING:
-    from online_psp.pca.estimator import State
 
-OpenRows = tuple[DenseRows, Floats, Floats]
+def merge(one: Model, two: Model, settings: Settings) -> Model:
+    """The model of the rows of both.
 
-
-def merge(mine: State, theirs: State) -> tuple[Model, OpenRows | None, float | None]:
-    """The model of the rows of both streams, open rows that are still to be learned (with weights and decays), and the time of the last.
-
-    Two covariances are added, and rows are put together while they fit into the first block. Otherwise the directions of both are stacked
-    as rows, scaled by their deviations.
+    Two covariances are added. Otherwise the directions of both are stacked as rows, scaled by their deviations.
     """
-    _check(mine.settings, theirs.settings)
-    settings, (mine_left, theirs_left, last) = mine.settings, _faded(mine, theirs)
-    first = mine.buffer.room if not mine.model.seen else 0
-    if not mine.model.seen and not theirs.model.seen and mine.seen + theirs.seen < first and not settings.few:
-        parts = [(state.buffer.block(), left) for state, left in ((mine, mine_left), (theirs, theirs_left))]
-        rows = np.concatenate([block.rows.dense(settings.working) for block, _ in parts])
-        weights = np.concatenate([left * block.left for block, left in parts])
-        model = mine.model._replace(unit=mine.model.unit or theirs.model.unit)
-        return model, (DenseRows(rows), weights, np.ones(len(rows))), last
-    one, two = (weighing(_closed(state), left) for state, left in ((mine, mine_left), (theirs, theirs_left)))
-    return with_signals(together(one, two, settings), settings), None, last
-
-
-def together(one: Model, two: Model, settings: Settings) -> Model:
-    """The model of the rows of both."""
     unit = one.unit or two.unit
     if not two.weight or not one.weight:
-        return (one if one.weight else _in_unit(two, unit))._replace(seen=one.seen + two.seen)
-    two, weight = _in_unit(two, unit), one.weight + two.weight
+        return (one if one.weight else _in_unit(two, unit, settings))._replace(seen=one.seen + two.seen)
+    two = _in_unit(two, unit, settings)
+    one, two, weight = _extended(one, two, settings), _extended(two, one, settings), one.weight + two.weight
     shares = (one.weight / weight, two.weight / weight)
     known = None if one.known is None and two.known is None else _known(one) + _known(two)
     part = shares[1] if known is None else np.divide(_known(two), known, out=np.zeros_like(known), where=known > 0)
@@ -64,7 +41,7 @@ def together(one: Model, two: Model, settings: Settings) -> Model:
         known=known,
         groups=None if one.groups is None and two.groups is None else common(_groups(one), _groups(two)),
         trust=two.trust if one.trust is None else one.trust if two.trust is None else one.trust.plus(two.trust),
-        robust=_merged_robust(one, two, shares, settings),
+        robust=_merged_robust(one, two, shares),
         faintest=min(one.faintest or two.faintest, two.faintest or one.faintest),
     )
     if one.covariance is not None and two.covariance is not None:
@@ -79,6 +56,22 @@ def together(one: Model, two: Model, settings: Settings) -> Model:
     return after._replace(basis=basis.astype(settings.working), turned=None, variances=variances, scale=scale)
 
 
+def _extended(model: Model, other: Model, settings: Settings) -> Model:
+    """A model with the features that only the other has observed: their products with other features are those of the other's rows."""
+    fresh = (_known(model) <= 0) & (_known(other) > 0)
+    B, d = leading_of_rows(_rows_of(model), settings.rank) if fresh.any() else (np.zeros((0, 0)), np.zeros(0))
+    if not len(d):
+        return model
+    rows = _rows_of(other)
+    observed = np.broadcast_to(_known(other) > 0, rows.shape)
+    covariance = None if model.covariance is None else few.symmetric(model.covariance)
+    B, d, covariance = carried_over(B, d, covariance, model.variance, rows, observed, np.ones(len(rows)), fresh)
+    if covariance is not None:
+        covariance.flat[:: len(fresh) + 1] = np.maximum(covariance.diagonal(), np.where(fresh, other.variance, 0.0))
+        return model._replace(covariance=Covariance(np.asfortranarray(covariance)))
+    return model._replace(basis=B.astype(settings.working), turned=None, variances=d, scale=None)
+
+
 def _known(model: Model) -> Floats:
     return np.full(len(model.mean), model.weight) if model.known is None else model.known
 
@@ -87,14 +80,14 @@ def _groups(model: Model) -> Floats:
     return np.zeros(len(model.mean)) if model.groups is None else model.groups
 
 
-def _merged_robust(one: Model, two: Model, shares: tuple[float, float], settings: Settings) -> Robust | None:
+def _merged_robust(one: Model, two: Model, shares: tuple[float, float]) -> Robust | None:
     """Where ordinary rows of both lie."""
     if one.robust is None or two.robust is None:
         return one.robust or two.robust
     (mine, losses), (other, more) = one.robust, two.robust
     places = (float(np.dot(shares, pair)) for pair in zip(mine[:2], other[:2], strict=True))
     guard = Guard(*places, *(one_sum + two_sum for one_sum, two_sum in zip(mine[2:], other[2:], strict=True)))
-    return Robust(guard, losses.plus(more, 1.0, settings.standardize))
+    return Robust(guard, losses.plus(more))
 
 
 def _rows_of(model: Model) -> Floats:
@@ -103,10 +96,6 @@ def _rows_of(model: Model) -> Floats:
         return few.whole_root(model.covariance)
     rows = np.sqrt(model.variances)[:, np.newaxis] * basis_of(model).astype(np.float64, copy=False)
     return rows if model.scale is None else rows * model.scale
-
-
-def _closed(state: State) -> Model:
-    return learn(state.model, state.buffer.block(), state.settings) if state.buffer.n else state.model
 
 
 def weighing(model: Model, left: float) -> Model:
@@ -121,8 +110,8 @@ def weighing(model: Model, left: float) -> Model:
     return model._replace(weight=left * model.weight, squares=left**2 * model.squares, known=known, robust=robust)
 
 
-def _in_unit(model: Model, unit: float) -> Model:
-    """A model of rows multiplied by another unit."""
+def _in_unit(model: Model, unit: float, settings: Settings) -> Model:
+    """A model of rows multiplied by another unit, which standardised features do not depend on."""
     factor = unit / model.unit if model.unit else 1.0
     if factor == 1.0:
         return model._replace(unit=unit)
@@ -131,11 +120,13 @@ def _in_unit(model: Model, unit: float) -> Model:
         covariance = covariance._replace(
             matrix=covariance.matrix * (factor if covariance.is_root else factor**2), checked=covariance.checked * factor**2
         )
-    raw, robust, trust = model.scale is None, model.robust, model.trust
+    raw, robust, trust = not settings.standardize, model.robust, model.trust
     if robust is not None:
         guard, losses = robust
         guard = guard._replace(middle=guard.middle + (2.0 * float(np.log(factor)) if raw else 0.0))
-        losses = losses._replace(lost=losses.lost * factor**2, mean=losses.mean * factor, variance=losses.variance * factor**2)
+        losses = losses._replace(
+            lost=losses.lost * (factor**2 if raw else 1.0), mean=losses.mean * factor, variance=losses.variance * factor**2
+        )
         robust = Robust(guard, losses)
     if trust is not None and raw:
         trust = trust.scaled(factor)
@@ -151,32 +142,3 @@ def _in_unit(model: Model, unit: float) -> Model:
         scale=None if model.scale is None else model.scale * factor,
         covariance=covariance,
     )
-
-
-def _check(mine: Settings, theirs: Settings) -> None:
-    """Raise a ValueError if models with these settings cannot be merged."""
-    if mine.center != theirs.center:
-        raise ValueError("A model that centres and one that does not cannot be merged.")
-    if mine.standardize != theirs.standardize:
-        raise ValueError("A model that standardises and one that does not cannot be merged.")
-    if mine.window is not None or theirs.window is not None:
-        raise ValueError("Models with a window cannot be merged: whose rows are older is not known.")
-    if mine.half_life != theirs.half_life:
-        raise ValueError("Models with different half-lives cannot be merged.")
-    if mine.robust != theirs.robust:
-        raise ValueError("A robust model and one that is not cannot be merged.")
-    if mine.missing != theirs.missing and mine.missing == "error":
-        raise ValueError("A model that refuses missing values cannot be merged with one that takes them.")
-
-
-def _faded(mine: State, theirs: State) -> tuple[float, float, float | None]:
-    """What is left of the weights of each stream when the later one stops, and the time of that."""
-    half_life = mine.settings.half_life
-    if half_life is None:
-        return 1.0, 1.0, None
-    if not half_life.in_time or mine.last_time is None or theirs.last_time is None:
-        raise ValueError(
-            "Models that forget by rows cannot be merged: whose rows are older is not known. Give rows times, and half_life as a time."
-        )
-    last = max(mine.last_time, theirs.last_time)
-    return 2.0 ** ((mine.last_time - last) / half_life.length), 2.0 ** ((theirs.last_time - last) / half_life.length), last

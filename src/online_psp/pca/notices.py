@@ -48,9 +48,10 @@ class Notices:
             self._given.discard(kind)
         self.give(kind, sentence, UserWarning)
 
-    def on_reading(self, model: Model, view: View, settings: Settings) -> None:
+    def on_reading(self, model: Model, view: View) -> None:
         """Warn where what was found may not be what was asked for."""
-        found, dtype, K = view.variances, settings.working, settings.shown if settings.share is None else len(view.variances)
+        settings, found = view.settings, view.variances
+        dtype, K = settings.working, settings.shown if settings.share is None else len(view.variances)
         raw = found if settings.standardize else found * (model.unit or 1.0) ** 2
         if not (view.exact or settings.standardize):
             units = units_notice(model.variance, dtype, K)
@@ -73,6 +74,7 @@ class Notices:
         self.give("tail", tail_notice(*losses.tail_shares(weight, total_variance(model, settings))), UserWarning)
         shares = losses.start_shares(weight, model.full_mean, model.variance, settings.standardize)
         self.give("start", start_notice(*shares), UserWarning)
+        self.give_while("gross", gross_notice(losses.gross_share(weight)))
 
 
 def rounding(variances: Floats, dtype: np.dtype[Any]) -> float:

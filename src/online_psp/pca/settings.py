@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from online_psp.engine.checks import check_block_size, check_count, check_dtype
 from online_psp.engine.types import Floats
 from online_psp.pca.few import FEW
 from online_psp.pca.forgetting import HalfLife, check_half_life
@@ -117,14 +118,6 @@ class Settings:
         return FIRST_BLOCK * self.rank if first else BLOCK * rank
 
 
-def _whole(value: Any, name: str, least: int, also: str = "") -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be a whole number{also}; got {value!r}.")
-    if value < least:
-        raise ValueError(f"{name} must be a whole number, {least} or more{also}; got {value!r}.")
-    return int(value)
-
-
 def _truth(value: Any, name: str, also: str = "") -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False{also}; got {value!r}.")
@@ -154,44 +147,40 @@ def check_components(wanted: Any) -> None:
         raise ValueError(f"n_components as a share of variance must be between 0 and 1; got {wanted!r}.")
 
 
+def check_kept(wanted: Any, settings: Settings) -> None:
+    """Raise a ValueError if `n_components` was changed to more than the model keeps."""
+    if isinstance(wanted, numbers.Integral) and int(wanted) > settings.rank:
+        raise ValueError(
+            f"n_components is {wanted} now, but the model keeps only {settings.rank} directions; start anew with fit to have more."
+        )
+
+
 def check_settings(estimator: Any) -> Settings:
     """The settings of an estimator; raises an error that says in one sentence which parameter is impossible."""
     check_components(estimator.n_components)
     if estimator.whiten != "zca":
         _truth(estimator.whiten, "whiten", " or 'zca'")
-    oversample, max_rank, half_life, size = estimator.oversample, estimator.max_rank, estimator.half_life, estimator.block_size
+    oversample, max_rank, half_life = estimator.oversample, estimator.max_rank, estimator.half_life
     if _choice(estimator.axes, "axes", "principal", "stable") == "stable" and not isinstance(estimator.n_components, numbers.Integral):
         raise ValueError(f"axes='stable' needs a whole number of components; n_components is {estimator.n_components!r}.")
     _choice(estimator.missing, "missing", "error", "impute")
-    if estimator.batch_size is not None:
-        _whole(estimator.batch_size, "batch_size", 1, ", or None")
-    _truth(estimator.copy, "copy")
     robust = _truth(estimator.robust, "robust")
     if estimator.standardize is True and estimator.center is False:
         raise ValueError("standardize=True divides by deviations from the mean: it needs center=True.")
     if estimator.reference is not None and estimator.axes != "stable":
         raise ValueError("reference holds stable axes near given ones: it needs axes='stable'.")
-    window = None if estimator.window is None else _whole(estimator.window, "window", 2, ", or None")
+    window = None if estimator.window is None else check_count(estimator.window, "window", least=2)
     if window is not None and half_life is not None:
         raise ValueError("window and half_life are two ways to forget: set one of them to None.")
-    if estimator.dtype is not None:
-        try:
-            dtype = np.dtype(estimator.dtype)
-        except TypeError:
-            raise TypeError(f"dtype must be float32, float64 or None; got {estimator.dtype!r}.") from None
-        if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
-            raise ValueError(f"dtype must be float32, float64 or None; got {estimator.dtype!r}.")
-    if isinstance(size, str) and size != "auto":
-        raise ValueError(f"block_size must be a whole number, 1 or more, or 'auto'; got {size!r}.")
     return Settings(
-        oversample=None if oversample is None else _whole(oversample, "oversample", 0),
-        max_rank=None if max_rank is None else _whole(max_rank, "max_rank", 1),
+        oversample=None if oversample is None else check_count(oversample, "oversample", least=0),
+        max_rank=None if max_rank is None else check_count(max_rank, "max_rank"),
         center=_truth(estimator.center, "center"),
         half_life=check_half_life(half_life),
         axes=estimator.axes,
         standardize=_truth(estimator.standardize, "standardize"),
-        block_size="auto" if size == "auto" else _whole(size, "block_size", 1, ", or 'auto'"),
-        dtype=None if estimator.dtype is None else dtype.name,
+        block_size=check_block_size(estimator.block_size),
+        dtype=None if estimator.dtype is None else check_dtype(estimator.dtype).name,
         missing=estimator.missing,
         robust=robust,
         window=window,

@@ -18,7 +18,7 @@ from functools import reduce
 from itertools import accumulate
 
 from online_psp.pca import learn as plain
-from online_psp.pca.merge import together, weighing
+from online_psp.pca.merge import merge, weighing
 from online_psp.pca.model import Block, Model, Window, empty_model
 from online_psp.pca.principal import with_signals
 from online_psp.pca.settings import Settings
@@ -58,12 +58,12 @@ def whole(model: Model, settings: Settings) -> Model:
         oldest = first.seen - (rest.seen if rest is not None else 0)
         left = min(max(1.0 - (held - settings.window) / oldest, 0.0), 1.0)
         if rest is not None and left < 1.0:
-            both = together(weighing(first, left), weighing(rest, 1.0 - left), settings)
+            both = merge(weighing(first, left), weighing(rest, 1.0 - left), settings)
             first = both._replace(seen=first.seen, squares=left**2 * max(first.squares - rest.squares, 0.0) + rest.squares)
         elif left < 1.0:
             first = weighing(first, left)
         parts = [first, *parts]
-    after = reduce(lambda one, two: together(one, two, settings), parts)
+    after = reduce(lambda one, two: merge(one, two, settings), parts)
     after = _with_guard(after, model)
     return with_signals(after._replace(window=None, axes=model.axes, first_scale=model.first_scale, signals=window.signals), settings)
 
@@ -96,10 +96,10 @@ def _advanced(window: Window, piece: Model, settings: Settings) -> Window:
     """The window with one more piece, and without those that have left."""
     assert settings.window is not None
     old, new = window.old, (*window.new, piece)
-    total = (*(together(sum_before, piece, settings) for sum_before in window.total),) or (piece,)
+    total = (*(merge(sum_before, piece, settings) for sum_before in window.total),) or (piece,)
     while True:
         if not old and new and total[0].seen + -(-settings.window // PIECES) > settings.window:
-            sums = accumulate(reversed(new), lambda later, earlier: together(earlier, later, settings))
+            sums = accumulate(reversed(new), lambda later, earlier: merge(earlier, later, settings))
             old, new, total = tuple(sums)[::-1], (), ()
         if not old or sum(part.seen for part in (*old[1:2], *total)) < settings.window:
             return window._replace(old=old, new=new, total=total)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul, row_products
+from online_psp.engine.blas import add_product, dot, full_gram, gram, matmul
 from online_psp.engine.symmetric import symmetric_product
 from online_psp.engine.types import Array
 
@@ -64,17 +64,6 @@ def test_a_factor_goes_into_the_product() -> None:
     A = np.random.default_rng(3).standard_normal((4, 6))
     for one, two in ((A, A.T), (A, A[0]), (A[0], A.T), (A[0], A[1]), (A.astype(np.float32), A.T), (A[:0], A.T)):
         np.testing.assert_allclose(matmul(one, two, 3.0), 3.0 * (one @ two), rtol=1e-12)
-
-
-def test_rows_of_any_layout_are_multiplied() -> None:
-    rng = np.random.default_rng(3)
-    X, B = rng.standard_normal((6, 30)), rng.standard_normal((4, 30))
-    frozen, apart = X.copy(), np.repeat(X, 2, axis=0)[::2]
-    frozen.flags.writeable = False
-    for rows in (X, frozen, apart, np.asfortranarray(X)):
-        P, G = row_products(rows, B)
-        np.testing.assert_allclose(P, X @ B.T, atol=1e-12)
-        np.testing.assert_allclose(np.tril(G), np.tril(X @ X.T), atol=1e-12)
 
 
 @pytest.mark.parametrize("K", [1, 5, 203])

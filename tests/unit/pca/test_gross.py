@@ -97,8 +97,8 @@ def test_a_tail_is_what_single_rows_just_beyond_the_limit_have_lost() -> None:
     assert (found.given, found.tail, found.lost) == (10.0, 1.0, 2.0)
     assert found.tail_shares(8.0, 0.25) == pytest.approx((0.1, 0.5))
     assert found.gross_share(7.5) == pytest.approx(0.25)
-    twice = found.plus(found, 2.0, False)
-    assert (twice.given, twice.lost) == (20.0, 10.0)
+    twice = found.plus(found)
+    assert (twice.given, twice.lost) == (20.0, 4.0)
 
 
 def test_first_rows_that_differ_from_all_others_are_told_by_their_part_in_the_variance() -> None:

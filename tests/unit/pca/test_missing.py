@@ -99,6 +99,22 @@ def test_merged_models_are_near_one_that_saw_everything(kind: str, holes_in: str
         OnlinePCA(K).fit(X).merge(one)
 
 
+@pytest.mark.parametrize("D", [40, 300])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_models_that_share_but_some_features_are_merged_by_those(D: int, standardize: bool) -> None:
+    rng, K, n = np.random.default_rng(0), 4, 2000
+    U = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    X = (rng.standard_normal((2 * n, K)) * np.linspace(3, 1.5, K)) @ U.T + 0.2 * rng.standard_normal((2 * n, D))
+    H = X.copy()
+    H[:n, int(0.8 * D) :] = np.nan
+    H[n:, : int(0.2 * D)] = np.nan
+    one, two = (OnlinePCA(K, missing="impute", standardize=standardize).partial_fit(part) for part in (H[:n], H[n:]))
+    truth = PCA(K).fit(X / X.std(axis=0) if standardize else X).components_
+    merged = one.merge(two)
+    assert subspace_error(merged.components_.T, truth.T) < 0.1
+    assert np.allclose(merged.var_, np.nanvar(H, axis=0, ddof=1))
+
+
 def test_rows_with_nothing_teach_nothing_and_features_never_seen_are_said() -> None:
     H = with_holes(rows_of(500, 300, 4), 0.2)
     empty = np.full((40, 300), np.nan)

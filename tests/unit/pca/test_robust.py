@@ -226,3 +226,18 @@ def test_rows_that_are_all_equally_far_apart(size: float) -> None:
     for seed in range(8):
         rows = size * np.eye(300)[np.random.default_rng(seed).integers(0, 300, 500)]
         assert np.isfinite(OnlinePCA(3, robust=True).fit(rows).components_).all()
+
+
+@pytest.mark.parametrize(("D", "sizes"), [(6, (2.2e7, 2.5e7)), (300, (1.6e7, 1.9e7))])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_merged_streams_on_either_side_of_a_change_of_unit_judge_rows_as_before(
+    D: int, sizes: tuple[float, float], standardize: bool
+) -> None:
+    rng = np.random.default_rng(8)
+    parts = [(size * (3.0 + rng.standard_normal((900, D)))).astype(np.float32) for size in sizes]
+    models = [OnlinePCA(2, robust=True, standardize=standardize).fit(part) for part in parts]
+    assert models[0]._state.model.unit != models[1]._state.model.unit
+    merged = models[0].merge(models[1])
+    for part in parts:
+        assert 0.8 < merged.sample_influence(part).mean() <= 1.0
+        assert merged.sample_influence(100.0 * part[:50]).max() < 0.2
