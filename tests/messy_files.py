@@ -768,7 +768,7 @@ def something_binary(folder: Path, X: Floats) -> Any:
     return folder / "x.csv"
 
 
-@case(r"1\.csv has no column 'heat', and .*0\.csv has one: they are not one table")
+@case(r"columns of .*1\.csv are not those of .*0\.csv: 'heat' is missing, and 'warmth' is unknown")
 def files_with_other_columns(folder: Path, X: Floats) -> Any:
     put(folder / "0.csv", lines(X))
     put(folder / "1.csv", lines(X, names=["depth", "speed", "warmth", "load", "noise"]))
@@ -835,11 +835,29 @@ def a_pointer_of_git_lfs(folder: Path, X: Floats) -> Any:
     return put(folder / "x.npy", ["version https://git-lfs.github.com/spec/v1", f"oid sha256:{'0' * 64}", "size 12345"])
 
 
-@case(r"has both x\.csv and x\.csv\.gz, whose rows would count twice")
+@case(r"has both .*x\.csv and .*x\.csv\.gz: the rows would count twice")
 def a_file_beside_its_compressed_copy(folder: Path, X: Floats) -> Any:
     put(folder / "x.csv", lines(X))
     (folder / "x.csv.gz").write_bytes(gzip.compress("\n".join(lines(X)).encode()))
     return folder
+
+
+@case(r"has both .*x\.csv and .*x\.csv\.gz: the rows would count twice")
+def a_file_and_its_compressed_copy_by_name(folder: Path, X: Floats) -> Any:
+    a_file_beside_its_compressed_copy(folder, X)
+    return [folder / "x.csv", folder / "x.csv.gz"]
+
+
+@case(r"has .*x\.csv twice: the rows would count twice")
+def a_file_given_twice(folder: Path, X: Floats) -> Any:
+    return [put(folder / "x.csv", lines(X))] * 2
+
+
+@case(r"has .*a\.csv twice: the rows would count twice")
+def a_folder_and_a_file_in_it(folder: Path, X: Floats) -> Any:
+    put(folder / "a.csv", lines(X[:31]))
+    put(folder / "b.csv", lines(X[31:]))
+    return [folder, folder / "a.csv"]
 
 
 @case(r"a\.csv has no column 'exrta': it has 5 by name", exclude="exrta")

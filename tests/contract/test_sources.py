@@ -390,6 +390,10 @@ def test_pictures(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert source.image_shape == (6, 4)
     np.testing.assert_array_equal(gathered(source, 2), grey.reshape(5, 24))
+    files = sorted(tmp_path.glob("*.png"))
+    np.testing.assert_array_equal(gathered(open_source(files), 2), grey.reshape(5, 24))
+    with pytest.raises(UnknownSourceError, match="twice"):
+        open_source([*files, files[0]])
     Image.fromarray(grey[0][:3]).save(tmp_path / "2.png")
     (tmp_path / "3.png").write_bytes(b"no picture")
     (block,) = source.blocks()

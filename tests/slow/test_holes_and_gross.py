@@ -99,7 +99,7 @@ def rms(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed")
+@pytest.mark.filterwarnings("ignore:The standard deviations of the features have changed", "ignore:.*are not predicted by the others")
 @pytest.mark.parametrize("name", HOLES)
 @pytest.mark.filterwarnings("ignore:.* are not predicted by the others:UserWarning")
 def test_holes_cost_no_more_than_filling_with_means(name: str) -> None:

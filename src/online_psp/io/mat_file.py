@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from online_psp.engine.types import Array, Floats
 from online_psp.io.files import replacing
-from online_psp.io.mat5 import MatError, read_variables
+from online_psp.io.mat5 import MatError, list_variables, read_variable
 from online_psp.io.model_file import ModelFileError
 
 _TITLE = b"MATLAB 5.0 MAT-file, written by online-psp"
@@ -52,7 +52,8 @@ def read(path: str | os.PathLike[str]) -> MatModel:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        found = read_variables(data, _NAMES)
+        held = list_variables(data)
+        found = {name: read_variable(data, held[name], (1 << 28) + 20 * len(data)) for name in _NAMES if name in held}
         sparse = [name for name, value in found.items() if not isinstance(value, str | np.ndarray)]
         if sparse:
             raise ModelFileError(f"its variable {sparse[0]!r} is a sparse matrix; save it as a full one")

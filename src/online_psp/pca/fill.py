@@ -46,7 +46,7 @@ _PER_DIRECTION = 4  # values that a row must have for each direction that it is 
 _PRECISE = 1e-6  # relative error of coordinates
 _FEW_LACKING = 0.03  # share of missing values up to which products with these alone are faster
 _MOST_STEPS = 40  # of conjugate gradients; rows that need more are solved one by one
-_FADE = 0.5  # share of what is known of a feature's predictions that is left after a block in which it is always observed
+_MEMORY = 60  # observed values of a feature after which what is known of its predictions counts half
 _SWEEPS = 3  # fillings of the first rows
 _SAMPLED = 16  # rows whose posterior covariances are averaged
 _PART = 8  # a block is divided where features cease to be observed, unless a part would be less than one over this
@@ -138,10 +138,11 @@ def no_trust(D: int) -> Trust:
     return Trust(np.zeros(D), np.zeros(D), np.zeros(D), np.zeros(D))
 
 
-def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0) -> Gaussian:
+def gaussian(directions: Floats, variances: Floats, total: float, share: float = 1.0, pairs: float = np.inf) -> Gaussian:
     """The model to fill rows with.
 
-    A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise.
+    A row with few values cannot tell many directions apart: those beyond a quarter of its values count as noise. A covariance learned from
+    n rows cannot be told from noise below about D/n of the mean variance, so the noise is at least this large.
 
     Parameters
     ----------
@@ -152,15 +153,22 @@ def gaussian(directions: Floats, variances: Floats, total: float, share: float =
         Sum of the variances of all features.
     share : float
         Share of values observed in a typical row.
+    pairs : float
+        Rows in which two features were both observed.
     """
     D = directions.shape[1]
     if not len(variances):  # nothing has varied
         directions, variances = np.zeros((1, D)), np.zeros(1)
     k = min(len(variances), max(1, int(share * D / _PER_DIRECTION)))
     d = variances[:k]
-    least = max(_LEAST_NOISE * float(d.max(initial=0.0)), 1e20 * _TINY)
+    least = max(_LEAST_NOISE * float(d.max(initial=0.0)), 1e20 * _TINY, total / (D + pairs))
     noise = max((total - float(d.sum())) / max(D - k, 1), least)
     return Gaussian(directions[:k].astype(np.float64, copy=False), np.sqrt(np.maximum(d - noise, 0.0)), noise)
+
+
+def both_observed(weight: float, known: Floats | None) -> float:
+    """Weight of the rows in which two features were both observed, if values are missing at random, given that of all rows and features."""
+    return weight if known is None else float(known.mean()) ** 2 / max(weight, 1.0)
 
 
 def typical_share(observed: Mask) -> float:
@@ -301,6 +309,8 @@ def expect(model: Gaussian, rows: Floats, observed: Mask, likelihoods: bool = Fa
 def fill(
     directions: Floats,
     variances: Floats,
+    total: float,
+    pairs: float,
     variance: Floats,
     trust: Trust,
     rows: Floats,
@@ -315,6 +325,10 @@ def fill(
     directions : (k, D)
         Orthonormal, in order; of the model before the block.
     variances : (k,)
+    total : float
+        Sum of the variances of the features, as of the same model.
+    pairs : float
+        Rows in which two features were both observed, as of that model.
     variance : (D,)
         Of each feature, from its observed values, this block's included.
     trust : Trust
@@ -328,14 +342,14 @@ def fill(
     """
     at = _change(observed)
     if at:
-        one = fill(directions, variances, variance, trust, rows[:at], observed[:at], weights[:at], least)
-        two = fill(directions, variances, variance, one.trust, rows[at:], observed[at:], weights[at:], least)
+        one = fill(directions, variances, total, pairs, variance, trust, rows[:at], observed[:at], weights[:at], least)
+        two = fill(directions, variances, total, pairs, variance, one.trust, rows[at:], observed[at:], weights[at:], least)
         return Filled(np.concatenate([one.rows, two.rows]), np.append(one.weights, two.weights), one.apart + two.apart, two.trust)
-    total = float(weights.sum())
+    weight = float(weights.sum())
     seen, lost = weights @ observed, weights @ ~observed
     some = seen > 0
     share = seen / np.maximum(seen + lost, _TINY)
-    model = gaussian(directions, variances, float(variance.sum()), typical_share(observed))
+    model = gaussian(directions, variances, total, typical_share(observed), pairs)
     noises = trust.noises
     if not some.all():
         multiple = _excess(model, rows, some, weights)
@@ -347,7 +361,7 @@ def fill(
     leverage = _leverages(model, solved.posterior, share)
     left_out = np.where(observed, (rows - expected) / (1.0 - leverage), 0.0)  # x − o
     predicted = np.where(observed, rows - left_out, 0.0)
-    fade = _FADE**share
+    fade = 0.5 ** (observed[weights > 0].sum(axis=0) / _MEMORY)
     squares = weights @ (rows * rows)
     trust = Trust(
         fade * trust.products + weights @ (rows * predicted),
@@ -357,10 +371,10 @@ def fill(
     )
     slopes = np.where(some, trust.slopes, 1.0)
     divided = np.where(some, lost / np.where(some, seen, 1.0), 0.0)  # 1/q − 1
-    squares = np.where(some, (1.0 + divided) * squares, total * variance)
+    squares = np.where(some, (1.0 + divided) * squares, weight * variance)
     divided = np.minimum(divided, max(1.0 / max(least * float(np.median(share)), _TINY) - 1.0, 0.0))
     filled = np.where(observed, rows + divided * (rows - slopes * predicted), slopes * expected)
-    spread = _spread(model, total * solved.posterior, ~some)
+    spread = _spread(model, weight * solved.posterior, ~some)
     apart = weights @ filled**2 + np.einsum("ij,ij->j", spread, spread) - squares
     return Filled(np.concatenate([filled, spread]), np.append(weights, np.ones(len(spread))), apart, trust)
 
@@ -368,6 +382,7 @@ def fill(
 def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, shown: int) -> tuple[Floats, Floats, Filled]:
     """Directions and variances of the first rows, and these rows completed; parameters as of `fill`."""
     D, total, nothing = rows.shape[1], float(weights.sum()), no_trust(rows.shape[1])
+    pairs = len(rows) * typical_share(observed) ** 2
     dense, share = D <= _DENSE * rank, np.maximum(weights @ observed / total, _TINY)
     least = 0.0 if dense else LEAST
     variance = (weights @ rows**2) / share / total
@@ -380,7 +395,7 @@ def first_directions(rows: Floats, observed: Mask, weights: Floats, rank: int, s
     else:
         directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     for _ in range(_SWEEPS):
-        made = fill(directions, variances / total, variance, nothing, rows, observed, weights, least)
+        made = fill(directions, variances / total, float(variance.sum()), pairs, variance, nothing, rows, observed, weights, least)
         directions, variances = leading_of_filled(made, rank, shown, np.zeros((0, D)), np.zeros(0))
     return directions, variances, made
 

@@ -13,20 +13,13 @@ from online_psp.engine.libraries import Library, namespace_of
 from online_psp.engine.rows import AnyRows, ArrayRows, DenseRows, first_hole
 from online_psp.engine.sizes import CENTRE_BYTES
 from online_psp.engine.types import Array, Floats
-from online_psp.pca.fill import Expected, Gaussian, expect, gaussian, no_trust
+from online_psp.pca.fill import Expected, Gaussian, both_observed, expect, gaussian, no_trust
 from online_psp.pca.view import View
-
-_RIDGE = 1.0  # factor of the noise that directions learned from few rows are taken to have; chosen in docs/adr/0013
 
 
 def gaussian_of(view: View) -> Gaussian:
-    """The model to fill rows with: all directions that are kept, for centred (and standardised) features.
-
-    Below about D/n of the mean variance, a covariance learned from n rows cannot be told from noise. So the noise is at least this large.
-    """
-    found = gaussian(view.directions.astype(np.float64), view.variances, view.total_variance, share=4.0)
-    pairs = view.weight if view.known is None else float(np.mean(view.known)) ** 2 / max(view.weight, 1.0)
-    return with_noise(found, view.variances, max(found.noise, _RIDGE * view.total_variance / (len(view.mean) + pairs)))
+    """The model to fill rows with: all directions that are kept, for centred (and standardised) features."""
+    return gaussian(view.directions, view.variances, view.total_variance, 4.0, both_observed(view.weight, view.known))
 
 
 def with_noise(model: Gaussian, variances: Floats, noise: float) -> Gaussian:

@@ -14,7 +14,7 @@ from online_psp.pca import few
 from online_psp.pca.axes import nearest_turn
 from online_psp.pca.compressed import array_moments, sparse_moments, turned_from, within_frame
 from online_psp.pca.directions import leading
-from online_psp.pca.fill import LEAST, Mask, fill, first_directions, leading_of_filled, no_trust
+from online_psp.pca.fill import LEAST, Mask, both_observed, fill, first_directions, leading_of_filled, no_trust
 from online_psp.pca.groups import connect
 from online_psp.pca.late import carried_over
 from online_psp.pca.model import Block, Covariance, Model, Turned
@@ -96,7 +96,10 @@ def _learn_partly(model: Model, block: Block, X: Array, observed: Mask, settings
     if d.any() and fresh.any():
         B, d, covariance = carried_over(B, d, covariance, variance, rows, observed, shares, fresh)
     if d.any():
-        made = fill(B, d, variance, trust, rows, observed, shares, 0.0 if model.few else LEAST)
+        total = float(np.where(known > 0, model.variance / scale**2, variance).sum())
+        made = fill(
+            B, d, total, both_observed(model.weight, model.known), variance, trust, rows, observed, shares, 0.0 if model.few else LEAST
+        )
     else:
         made = first_directions(rows, observed, shares, rank, shown)[2]
     made = made._replace(rows=np.concatenate([made.rows, jump[np.newaxis]]), weights=np.append(made.weights, 1.0))

@@ -54,7 +54,7 @@ class View:
     known: Floats | None
     """(D,): weight of the observed values of each feature; None if none was ever missing."""
     trust: Trust | None
-    """(D,): what predictions of missing values are multiplied by, from 0 to 1."""
+    """What predictions of missing values are worth; None if none was ever missing."""
 
     @property
     def K(self) -> int:

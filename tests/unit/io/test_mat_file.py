@@ -15,7 +15,7 @@ from scipy.sparse import csc_array
 
 from online_psp import OnlinePCA
 from online_psp.engine.types import Array
-from online_psp.io.mat5 import read_variables
+from online_psp.io.mat5 import list_variables, read_variable
 from online_psp.io.model_file import ModelFileError
 from tests.contract.test_model_file import rows
 
@@ -160,9 +160,9 @@ def _tagged(kind: int, data: bytes) -> bytes:
 
 def test_the_other_byte_order(tmp_path: Path) -> None:
     values = np.arange(6.0).reshape(2, 3)
-    data = bytearray(file_of({"a": values, "b": "text"}))
-    assert read_variables(bytes(data), ("a", "b"))["a"].tolist() == values.tolist()
-    swapped = data[:124] + data[124:126][::-1] + b"MI"
+    data = file_of({"a": values, "b": "text"})
+    assert read_variable(data, list_variables(data)["a"], 1000).tolist() == values.tolist()
+    swapped = bytearray(data[:124] + data[124:126][::-1] + b"MI")
     at = 128
     while at < len(data):  # tags and values are of four and eight bytes here, and text of two
         length = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -177,7 +177,7 @@ def test_the_other_byte_order(tmp_path: Path) -> None:
             swapped += b"".join(body[i : i + width][::-1] for i in range(0, size, width)) + bytes(-size % 8)
             place += 8 + size + -size % 8
         at += 8 + length
-    found = read_variables(bytes(swapped), ("a", "b"))
+    found = {name: read_variable(bytes(swapped), each, 1000) for name, each in list_variables(bytes(swapped)).items()}
     assert found["a"].tolist() == values.tolist()
     assert found["b"] == "text"
 

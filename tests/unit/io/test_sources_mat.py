@@ -117,7 +117,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     (tmp_path / "x.mat").write_bytes(start + struct.pack("<II", 15, len(packed)) + packed)
     with pytest.raises(SourceError, match="unpacks to more than is allowed"):
         open_source(str(tmp_path / "x.mat"), max_memory=1 << 22)
-    with pytest.raises(SourceError, match="more or fewer values"):
+    with pytest.raises(SourceError, match=r"not as long as it says|is damaged"):
         open_source(str(tmp_path / "x.mat"), max_memory=1 << 30)
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from online_psp import OnlinePCA
 from online_psp.io.sources import Source, SourceError, open_source
-from tests.messy_files import Case, clean
+from tests.messy_files import Case, clean, lines, put
 from tests.messy_tables import CASES
 
 
@@ -91,6 +91,16 @@ def test_the_options_overrule_what_is_found_out(tmp_path: Path) -> None:
     (block,) = open_source(path).blocks()
     assert block.bad[0].problem == "has the text '#3' in column 0 ('a')"
     assert next(open_source(path, comment="#").blocks()).rows.tolist() == [[1, 2], [5, 6]]
+
+
+def test_named_row_numbers_are_learned_and_said(tmp_path: Path) -> None:
+    names, *rows = lines(clean())
+    path = put(tmp_path / "x.csv", [f"row,{names}", *(f"{i},{row}" for i, row in enumerate(rows, 1))])
+    source = open_source(path)
+    assert source.features == 6
+    said = [note for note in source.notes if "column 0 ('row') counts the rows (1, 2, 3, …) and is learned" in note]
+    assert len(said) == 1
+    assert not [note for note in open_source(path, exclude=0).notes if "counts the rows" in note]
 
 
 def test_rows_that_only_look_like_names_are_rows(tmp_path: Path) -> None:

@@ -286,6 +286,15 @@ def broken_parts() -> list[tuple[dict[str, Any], str]]:
     ]
 
 
+def test_columns_without_entries_that_begin_nowhere(tmp_path: Path) -> None:
+    """SciPy does not look at them, and ends the process on its way to rows."""
+    empty = sparse.csc_array((40, 7))
+    empty.indptr[4] = 10**6
+    np.savez(tmp_path / "x.npz", **{**parts_of(empty), "format": np.array(b"csc")})
+    with pytest.raises(SourceError, match="indptr goes down"):
+        open_source(tmp_path / "x.npz")
+
+
 @pytest.mark.parametrize(("changes", "message"), broken_parts(), ids=[message for _, message in broken_parts()])
 def test_arrays_that_do_not_fit_together(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     parts = {name: value for name, value in {**parts_of(counts(200)), **changes}.items() if value is not None}

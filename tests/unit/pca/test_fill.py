@@ -57,7 +57,17 @@ def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes
 
 def test_complete_rows_stay_as_they_are() -> None:
     rows, U, _ = spiked(50, 20, 3, 0)
-    made = fill(U.T, np.array([3.0, 2.0, 1.0]), rows.var(axis=0), no_trust(20), rows, np.ones(rows.shape, bool), np.full(50, 0.02))
+    made = fill(
+        U.T,
+        np.array([3.0, 2.0, 1.0]),
+        float(rows.var(axis=0).sum()),
+        np.inf,
+        rows.var(axis=0),
+        no_trust(20),
+        rows,
+        np.ones(rows.shape, bool),
+        np.full(50, 0.02),
+    )
     np.testing.assert_array_equal(made.rows, rows)
     np.testing.assert_allclose(made.apart, 0.0, atol=1e-12)
 
@@ -70,7 +80,7 @@ def test_a_wrong_model_adds_no_bias(turned: bool) -> None:
     weights, found = np.full(400, 1 / 400), np.zeros((30, 30))
     for _ in range(200):
         holed, observed = spoiled(rows, 0.3, rng)
-        made = fill(B, d, rows.var(axis=0), no_trust(30), holed, observed, weights)
+        made = fill(B, d, float(rows.var(axis=0).sum()), np.inf, rows.var(axis=0), no_trust(30), holed, observed, weights)
         found += ((made.rows.T * made.weights) @ made.rows - np.diag(made.apart)) / 200
     truth = rows.T @ rows / 400
     assert np.linalg.norm(found - truth) < 0.02 * np.linalg.norm(truth)
@@ -82,7 +92,17 @@ def test_a_feature_that_others_do_not_predict_is_filled_with_its_mean() -> None:
     holed, observed = spoiled(rows, 0.3, rng)
     B = U.T + 0.3 * np.eye(30)[:1]  # a model that takes it for predictable
     B = np.linalg.qr(B.T)[0].T
-    made = fill(B, np.array([20.0, 10.0, 5.0]), rows.var(axis=0), no_trust(30), holed, observed, np.full(2000, 1 / 2000))
+    made = fill(
+        B,
+        np.array([20.0, 10.0, 5.0]),
+        float(rows.var(axis=0).sum()),
+        np.inf,
+        rows.var(axis=0),
+        no_trust(30),
+        holed,
+        observed,
+        np.full(2000, 1 / 2000),
+    )
     assert made.trust.slopes[0] < 0.1
     assert np.abs(made.rows[~observed[:, 0], 0]).max() < 0.5
     assert np.median(made.trust.slopes[1:]) > 0.9
@@ -95,7 +115,17 @@ def test_a_feature_absent_from_the_block_keeps_its_covariances() -> None:
     observed = np.ones(rows.shape, bool)
     observed[:, :8] = False
     holed = np.where(observed, rows, 0.0)
-    made = fill(B[:, ::-1].T[:3], d[::-1][:3], rows.var(axis=0), no_trust(30), holed, observed, np.full(3000, 1 / 3000))
+    made = fill(
+        B[:, ::-1].T[:3],
+        d[::-1][:3],
+        float(rows.var(axis=0).sum()),
+        np.inf,
+        rows.var(axis=0),
+        no_trust(30),
+        holed,
+        observed,
+        np.full(3000, 1 / 3000),
+    )
     found = (made.rows.T * made.weights) @ made.rows - np.diag(made.apart)
     assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
 
@@ -137,7 +167,7 @@ def test_rows_without_any_value_and_features_that_do_not_vary() -> None:
     np.testing.assert_array_equal(made.rows[5], 0.0)
     none = first_directions(np.zeros((10, 20)), observed[:10], np.full(10, 0.1), 6, 6)
     assert none[0].shape == (0, 20)
-    assert np.isfinite(fill(*none[:2], np.zeros(20), none[2].trust, holed, observed, np.full(60, 1 / 60)).rows).all()
+    assert np.isfinite(fill(*none[:2], 0.0, np.inf, np.zeros(20), none[2].trust, holed, observed, np.full(60, 1 / 60)).rows).all()
 
 
 def test_a_row_with_few_values_is_filled_with_few_directions() -> None:
@@ -150,7 +180,17 @@ def test_features_that_cease_within_the_block_keep_their_covariances() -> None:
     d, B = np.linalg.eigh(truth)
     observed = np.ones(rows.shape, bool)
     observed[1500:, :8] = False
-    made = fill(B[:, ::-1].T[:3], d[::-1][:3], rows.var(axis=0), no_trust(30), rows * observed, observed, np.full(4000, 1 / 4000))
+    made = fill(
+        B[:, ::-1].T[:3],
+        d[::-1][:3],
+        float(rows.var(axis=0).sum()),
+        np.inf,
+        rows.var(axis=0),
+        no_trust(30),
+        rows * observed,
+        observed,
+        np.full(4000, 1 / 4000),
+    )
     found = (made.rows.T * made.weights) @ made.rows - np.diag(made.apart)
     assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
 
@@ -159,6 +199,17 @@ def test_a_feature_seen_a_few_times_is_divided_by_no_less_than_asked() -> None:
     rows, U, _ = spiked(400, 30, 3, 8)
     observed = np.ones(rows.shape, bool)
     observed[4:, 0] = False
-    made = fill(U.T[:0], np.zeros(0), rows.var(axis=0), no_trust(30), rows * observed, observed, np.full(400, 1 / 400), 0.1)
+    made = fill(
+        U.T[:0],
+        np.zeros(0),
+        float(rows.var(axis=0).sum()),
+        np.inf,
+        rows.var(axis=0),
+        no_trust(30),
+        rows * observed,
+        observed,
+        np.full(400, 1 / 400),
+        0.1,
+    )
     np.testing.assert_allclose(made.rows[:4, 0], 10.0 * rows[:4, 0])
     assert made.rows[:, 1:] == pytest.approx(rows[:, 1:])

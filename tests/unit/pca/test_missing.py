@@ -341,3 +341,16 @@ def test_features_of_a_stretch_are_not_filled_with_false_confidence() -> None:
     missing = np.isnan(H)
     filled, mean = (model.impute(H) - X)[missing], (X - model.mean_)[missing]
     assert np.linalg.norm(filled) < 1.05 * np.linalg.norm(mean), "filled values must be no worse than the mean"
+
+
+@pytest.mark.parametrize("n", [500, 2000])
+def test_the_first_rows_are_filled_as_well_as_the_noise_allows(n: int) -> None:
+    """A model of few rows has next to no noise left over, and would believe itself."""
+    rng = np.random.default_rng(33)
+    X = rng.standard_normal((n, 3)) @ rng.standard_normal((3, 60)) + 0.1 * rng.standard_normal((n, 60))
+    H = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+    model = OnlinePCA(3, missing="impute")
+    for part in np.array_split(H, n // 100):
+        model.partial_fit(part)
+    error = float(np.sqrt(np.mean((model.impute(H) - X)[np.isnan(H)] ** 2)))
+    assert error < 0.15, f"filled values are {error:.3f} off, where the noise is 0.1"

@@ -84,5 +84,6 @@ def reopen(path: str | os.PathLike[str], *, update: bool = False) -> Run:
 def from_header(model: Learner, header: dict[str, Any], monitor: Monitor | None = None) -> Run:
     """The run of a model, from the header of its file."""
     take_names(model)
+    position = None if header["position"] is None else Position.of(header["position"])
     written = None if header["written"] is None else Written(**header["written"])
-    return Run(model, monitor=monitor, **header | {"position": Position.of(header["position"]), "written": written})
+    return Run(model, monitor=monitor, **header | {"position": position, "written": written})

@@ -12,7 +12,7 @@ from online_psp.io.pacing import Stop, Timer, unbroken
 from online_psp.io.runs._checkpoints import checkpoint
 from online_psp.io.runs._run import Run, check_same, describe
 from online_psp.io.runs._steps import steps
-from online_psp.io.sources import DifferentSourceError, Source, SourceError, different, identity
+from online_psp.io.sources import DifferentSourceError, Source, SourceError, identity
 
 _LOOK_UP = 1.0  # seconds after which rows that wait in a pipe are learned
 
@@ -69,6 +69,7 @@ def drive(
         check_same(run, source)
     run.source = {**describe(source), "feature_names": run.source.get("feature_names") or source.feature_names}
     timer, looked = saving.timer, time.monotonic()
+    changed = f"{source.name} was changed while it was read. "
     with Stop(signals) as stop:
 
         def deadline() -> bool:
@@ -92,13 +93,13 @@ def drive(
             raise
         except BaseException as error:
             if isinstance(error, SourceError):
-                _check_unchanged(run, source)
+                check_same(run, source, changed)
             if run.learned and timer.rows and not run.finished:
                 _know(run, source)
                 with contextlib.suppress(OSError):  # the first error says that the disk is full
                     saving.save(run)
             raise
-        _check_unchanged(run, source)
+        check_same(run, source, changed)
         run.identity = identity(source)
         saving.save(run)
 
@@ -107,10 +108,3 @@ def _know(run: Run, source: Source) -> None:
     """Record the identity of a source: a pipe by what has passed, a file by what it was when the run began."""
     if source.once:
         run.identity = identity(source)
-
-
-def _check_unchanged(run: Run, source: Source) -> None:
-    """Raise a DifferentSourceError if a file has been replaced by another."""
-    changed = different(run.identity, source, run.row)
-    if changed is not None:
-        raise DifferentSourceError(f"{source.name} was changed while it was read. {changed}")

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.io.alarms import AlarmFile, Written
-from online_psp.io.names import order_of
-from online_psp.io.sources import DifferentSourceError, Position, Source, SourceError, different, identity
+from online_psp.io.sources import DifferentSourceError, Position, Source, SourceError, different, identity, order_of
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 
@@ -141,7 +140,7 @@ def updating(run: Run, source: Source, block: int | None = None, epochs: int | N
     A run over the same file that was stopped half-way is continued: its first rows would otherwise count twice.
     """
     if not run.finished and run.row and not source.once:
-        if difference(run, source) is None:
+        if different(run.identity, source, run.row) is None:
             return run
         if run.identity.get("grows", True):
             raise SourceError(
@@ -164,16 +163,8 @@ def anew(run: Run, source: Source, block: int | None = None, epochs: int | None 
 # Resuming
 
 
-def difference(run: Run, source: Source) -> str | None:
-    """One sentence that says how a source differs from that of the run, or None if it is the same."""
+def check_same(run: Run, source: Source, said: str = "") -> None:
+    """Raise a DifferentSourceError, which begins with what is `said`, if a source is not that of the run."""
     found = different(run.identity, source, run.row)
-    if found is None and source.features != run.source["features"]:
-        found = f"The source had {run.source['features']} features, and {source.name} has {source.features}."
-    return found
-
-
-def check_same(run: Run, source: Source) -> None:
-    """Raise a DifferentSourceError if a source is not that of the run."""
-    found = difference(run, source)
     if found is not None:
-        raise DifferentSourceError(found)
+        raise DifferentSourceError(said + found)

@@ -13,7 +13,17 @@ import numpy as np
 
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, compression, exactly, in_zip
-from online_psp.io.sources.source import PIECE_BYTES, Chunk, Mark, Reader, Source, SourceError, UnknownSourceError, reason, working_dtype
+from online_psp.io.sources.source import (
+    PIECE_BYTES,
+    Chunk,
+    Mark,
+    Reader,
+    Source,
+    SourceError,
+    UnknownSourceError,
+    dtype_called,
+    working_dtype,
+)
 
 _SLAB_BYTES = 1 << 25
 _USUAL_NAMES = ("X", "fea", "data")
@@ -125,10 +135,7 @@ def open_raw(place: Place, options: Options) -> Source:
         raise UnknownSourceError(
             f"{place.name} is raw binary: say how many features a row has, and their type (--set features=…, dtype=…)."
         )
-    try:
-        kind = np.dtype(np.float64 if options.dtype is None else options.dtype)
-    except TypeError as error:
-        raise UnknownSourceError(f"{place.name}: there is no type {options.dtype!r} ({reason(error)}).") from None
+    kind = dtype_called(options.dtype or np.float64)
     row, size = options.features * kind.itemsize, place.size or 0
     with place.open() as file:
         if compression(file.read(6)):

@@ -131,20 +131,19 @@ def _known(names: list[str]) -> str:
     return f" by name ({', '.join(names[:8])}{', …' if len(names) > 8 else ''}) or by number from 0"
 
 
-def unique(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Unique names, and those that had to be changed: ``a, a`` becomes ``a, a.1``."""
-    seen: set[str] = set()
+def unique(names: Sequence[str], sign: str = ".") -> tuple[list[str], list[str]]:
+    """Unique names, and those that had to be changed: ``a, a`` becomes ``a, a.1``, unless that is the name of another."""
+    taken, counts = set(names), dict[str, int]()
     found, changed = [], []
     for at, given in enumerate(names):
-        name = stem = given or f"unnamed_{at}"
-        count = 0
-        while name in seen:
+        stem = given or f"unnamed_{at}"
+        count = counts.get(stem, -1) + 1
+        while count and f"{stem}{sign}{count}" in taken:
             count += 1
-            name = f"{stem}.{count}"
-        if count:
-            changed.append(name)
-        seen.add(name)
-        found.append(name)
+        counts[stem] = count
+        found.append(f"{stem}{sign}{count}" if count else stem)
+        taken.add(found[-1])
+        changed += found[-1:] if count else []
     return found, changed
 
 

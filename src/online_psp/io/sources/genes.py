@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from online_psp.io.sources.columns import listed, picked
+from online_psp.io.sources.columns import listed, picked, unique
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.source import Chunk, Mark, Source
 
@@ -71,18 +71,9 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def numbered(names: list[str]) -> list[str]:
+def numbered(names: Sequence[str]) -> list[str]:
     """Unique names of genes: repeated ones are numbered as scanpy does, A, A-1."""
-    taken, found = set(names), []
-    seen: dict[str, int] = {}
-    for name in names:
-        count = seen.get(name, -1) + 1
-        while count and f"{name}-{count}" in taken:
-            count += 1
-        seen[name] = count
-        found.append(f"{name}-{count}" if count else name)
-        taken.add(found[-1])
-    return found
+    return unique(names, "-")[0]
 
 
 def labelled(source: Source, labels: Mapping[str, Texts], options: Options) -> Source:

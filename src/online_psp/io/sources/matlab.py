@@ -1,7 +1,7 @@
 """Reads one variable of a MATLAB file, with one sample per row.
 
-Files of version 5 (``save -v6`` and ``-v7``) are read by `online_psp.io.mat5`: SciPy's reader ends the process for one in a hundred damaged
-files. Files of version 7.3, which are HDF5, are read by h5py.
+Files of version 5 (``save -v6`` and ``-v7``) are read by SciPy behind the checks of `online_psp.io.mat5`, those of version 7.3, which are
+HDF5, by h5py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from online_psp.io.mat5 import KindError, is_version_4, list_variables, read_variables
+from online_psp.io.mat5 import KindError, is_version_4, list_variables, read_variable
 from online_psp.io.sources.arrays import as_table, choose_table
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place
@@ -54,11 +54,11 @@ def open_mat(place: Place, options: Options) -> Source:
 
 def _variable(data: bytes, path: str, options: Options) -> tuple[str, Any]:
     """A variable, with its name."""
-    held = {variable.name: variable for variable in list_variables(data)}
+    held = list_variables(data)
     name = choose_table(path, {name: variable.shape for name, variable in held.items()}, options.member, "variable")
     variable = held[name]
     if variable.shape and len(variable.shape) != 2:  # objects have no shape
         raise SourceError(f"{name!r} in {path} must be a matrix with one sample a row; it has shape {variable.shape}.")
     taken = 8 * sum(variable.shape) + _SPARSE_COPIES * len(data) if variable.sparse else 8 * math.prod(variable.shape)
     options.check(taken, "the matrix, which is read as a whole,", path)
-    return name, read_variables(data, (name,), options.max_memory)[name]
+    return name, read_variable(data, variable, options.max_memory)

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_psp.io.sources.arrays import as_table
 from online_psp.io.sources.columns import picked
 from online_psp.io.sources.genes import labelled, numbered
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, local
-from online_psp.io.sources.source import Source, SourceError, check_shape, sliced, working_dtype
+from online_psp.io.sources.source import Source, SourceError, sliced, working_dtype
 from online_psp.io.sources.sparse import damaged, open_sparse
 
 _INTEGER = rb"[+-]?\d{1,19}"
@@ -37,7 +38,7 @@ def open_matrix_market(place: Place, options: Options) -> Source:
     beside = None if place.path is None else _beside(place.path)
     matrix = _read(place, options)
     if isinstance(matrix, np.ndarray):
-        total, features = check_shape(matrix.shape, name)
+        (total, features), _ = as_table(matrix.shape, name)
         found = Source(
             name, features, working_dtype(matrix.dtype, options.dtype, name), sliced(matrix, total), total, kind="mtx", files=(place,),
             **options.common(),

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from online_psp.io.sources.arrays import as_table
 from online_psp.io.sources.columnar import open_frame
 from online_psp.io.sources.columns import picked
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.source import (
     PIECE_BYTES,
     Chunk,
+    Mark,
     Source,
     SourceError,
     UnknownSourceError,
-    check_shape,
-    joined,
     sliced,
     sparse_block_rows,
     working_dtype,
 )
 from online_psp.io.sources.sparse import open_sparse
-
-_SLOW = 0.1  # seconds for which single rows are held back to be joined
 
 
 def open_object(source: Any, options: Options) -> Source:
@@ -53,7 +50,7 @@ def open_object(source: Any, options: Options) -> Source:
 
 def _open_array(array: Any, options: Options, name: str) -> Source:
     """Open anything that has two dimensions and can be sliced."""
-    total, features = check_shape(tuple(array.shape), name)
+    (total, features), _ = as_table(tuple(array.shape), name)
     dtype = np.dtype(str(array.dtype).removeprefix("torch.")) if not isinstance(array.dtype, np.dtype) else array.dtype
     working = working_dtype(dtype, options.dtype, name)
     read = sliced(array, total, max(1, PIECE_BYTES // max(1, features * dtype.itemsize)))
@@ -76,27 +73,13 @@ def _open_iterable(items: Iterator[Any], options: Options, name: str) -> Source:
         raise SourceError(f"{name} must give numbers; its first item has dtype {kind}.") from None
     block = sparse_block_rows(shape[0], first.nnz) if sparse else None
 
-    given = itertools.chain([first], items)
-    return Source(
-        name, features, working, lambda begin: _gathered(given, features, sparse, name), once=True, block=block, foreign=True,
-        kind="iterable", **options.common(),
-    )  # fmt: skip
+    def read(_: Mark) -> Iterator[Chunk]:
+        seen = 0
+        for item in itertools.chain([first], items):
+            rows: Any = csr_array(item if issparse(item) else np.atleast_2d(item)) if sparse else np.atleast_2d(np.asarray(item))
+            if rows.ndim != 2 or rows.shape[1] != features:
+                raise SourceError(f"{name}, row {seen + 1}: rows must have {features} values; this item has shape {np.shape(item)}.")
+            seen += rows.shape[0]
+            yield Chunk(rows.shape[0], rows)
 
-
-def _gathered(items: Iterator[Any], features: int, sparse: bool, name: str) -> Iterator[Chunk]:
-    """Items as tables; single rows that come fast are joined, so that they do not cost a call each."""
-    seen, since = 0, time.monotonic()
-    gathered: list[Any] = []
-    for item in items:
-        rows: Any = csr_array(item if issparse(item) else np.atleast_2d(item)) if sparse else np.atleast_2d(np.asarray(item))
-        if rows.ndim != 2 or rows.shape[1] != features:
-            raise SourceError(f"{name}, row {seen + 1}: rows must have {features} values; this item has shape {np.shape(item)}.")
-        seen += rows.shape[0]
-        gathered.append(rows)
-        if rows.shape[0] > 16 or len(gathered) == 64 or time.monotonic() - since > _SLOW:
-            whole = joined(gathered)
-            yield Chunk(whole.shape[0], whole)
-            gathered, since = [], time.monotonic()
-    if gathered:
-        whole = joined(gathered)
-        yield Chunk(whole.shape[0], whole)
+    return Source(name, features, working, read, once=True, block=block, foreign=True, kind="iterable", **options.common())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from online_psp.io.sources.columns import Columns, Wanted
@@ -29,7 +28,6 @@ from online_psp.io.sources.pictures import open_pages, open_pictures
 from online_psp.io.sources.places import (
     PIECE,
     Place,
-    check_copies,
     expand,
     files_in,
     in_zip,
@@ -124,7 +122,6 @@ def open_source(
         raise UnknownSourceError(f"Missing values are an error or to keep (missing='error' or 'keep'); got {missing!r}.")
     if max_memory is not None and max_memory < 1 << 16:
         raise UnknownSourceError(f"At least 64 kB must be allowed for a block; got max_memory={max_memory}.")
-    _check_dtype(dtype, features)
     missing_texts = [na_values] if isinstance(na_values, str) else na_values
     text = TextOptions(header, delimiter, decimal, missing_texts, comment, skip_rows, encoding, keep_index, thousands)
     wanted = Wanted(columns, exclude, ids, time_column)
@@ -153,21 +150,10 @@ def _check_number(value: Any, said: str) -> None:
         raise UnknownSourceError(f"{said}; got {value!r}.")
 
 
-def _check_dtype(dtype: Any, features: int | None) -> None:
-    if dtype is None:
-        return
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        raise UnknownSourceError(f"There is no type {dtype!r}: the working precision must be float32 or float64.") from None
-    if features is None and kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise UnknownSourceError(f"The working precision must be float32 or float64; got {kind}.")
-
-
 def _open(source: Any, options: Options) -> Source:
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
         if len(source) > 1:
-            return _open_files([os.fspath(each) for each in source], options, f"{source[0]} … {source[-1]}")
+            return _open_list([os.fspath(each) for each in source], options)
         source = source[0]
     if not isinstance(source, str | os.PathLike):
         return open_object(source, options)
@@ -208,18 +194,18 @@ def _open_name(name: str, options: Options) -> Source:
     return _open_place(local(path, file), options)
 
 
+def _open_list(names: list[str], options: Options) -> Source:
+    shown = f"{names[0]} … {names[-1]}"
+    if all(map(os.path.isfile, names)):
+        return _open_places([local(Path(name)) for name in names], options, shown)
+    return _open_files(names, options, shown)
+
+
 def _open_files(files: Sequence[Any], options: Options, name: str) -> Source:
     """Open several files as one table."""
     if "-" in files:
         raise UnknownSourceError("Standard input (-) cannot be one of several sources.")
-    return open_several([partial(_with_columns, file, options) for file in files], name)
-
-
-def _with_columns(source: Any, options: Options, names: list[str] | None) -> Source:
-    """Open one of several files, with its columns in the order of `names`, if given."""
-    if names is not None:
-        options = replace(options, wanted=options.wanted._replace(columns=names, exclude=None))
-    return _open_place(source, options) if isinstance(source, Place) else _open(source, options)
+    return open_several([partial(_open_place if isinstance(file, Place) else _open, file, options) for file in files], name)
 
 
 def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
@@ -243,7 +229,6 @@ def _open_stream(stream: BinaryIO, name: str, options: Options) -> Source:
 def _open_places(places: list[Place], options: Options, name: str) -> Source:
     if len(places) == 1:
         return _open_place(places[0], options)
-    check_copies([place.name for place in places], name)
     if all(Path(place.short).suffix.lower() in PICTURES and place.path is not None for place in places):
         return open_pictures(places, options, name, Path(os.path.commonpath([place.path.parent for place in places if place.path])))
     return _open_files(places, options, name)
@@ -310,7 +295,6 @@ def _open_folder(path: Path, options: Options) -> Source:
     relative = [file.relative_to(path).as_posix() for file in files]
     chosen, kind, others = one_kind(relative, str(path), archive=False)
     chosen = sorted(chosen, key=natural_key)
-    check_copies(chosen, str(path))
     places = [local(path / each) for each in chosen]
     if kind == "picture":
         found = open_pictures(places, options, str(path), path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources.columns import listed
 from online_psp.io.sources.options import Options
-from online_psp.io.sources.places import Place, local
+from online_psp.io.sources.places import Place, check_once, local
 from online_psp.io.sources.source import Chunk, Mark, MissingExtraError, Source, SourceError, UnknownSourceError, reason, working_dtype
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".tif", ".tiff", ".bmp", ".gif", ".webp")
@@ -32,6 +35,7 @@ def open_pictures(places: list[Place], options: Options, name: str, root: Path) 
         The folder; files are named by their place in it.
     """
     paths = [place.path for place in places if place.path is not None]
+    check_once(map(str, paths), name)
     names = [path.relative_to(root).as_posix() for path in paths]
     files = tuple(local(path, label) for path, label in zip(paths, names, strict=True))
     return _source([(path, 0) for path in paths], names, files, options, name, "pictures")
@@ -62,21 +66,24 @@ def _source(pages: Sequence[_Page], names: list[str], files: tuple[Place, ...], 
     if listed(options.wanted.ids) not in (None, ["file"]):
         raise UnknownSourceError(f"{name} holds pictures, and their ids are their file names: --ids file; got {options.wanted.ids}.")
     image = _pillow(name)
-    opened = lru_cache(1)(lambda path: image.open(path, formats=_FORMATS))  # to find a page, those before it are passed
-    tried = ((page, _pixels(opened, page, 2 if options.grey else None, options.max_memory)) for page in pages)
-    page, first = next(tried)
-    said = f"{page[0]} {first}."
-    while isinstance(first, str):  # the first that can be read tells the size of all
-        if (found := next(tried, None)) is None:
-            raise SourceError(said)
-        first = found[1]
+
+    def pixels_of(some: Sequence[_Page], dimensions: int | None) -> Generator[Array | str]:
+        for path, group in itertools.groupby(some, operator.itemgetter(0)):
+            yield from _pixels(image, path, (page for _, page in group), dimensions, options.max_memory)
+
+    with contextlib.closing(pixels_of(pages, 2 if options.grey else None)) as tried:
+        said = first = next(tried)
+        while isinstance(first, str):  # the first that can be read tells the size of all
+            if (found := next(tried, None)) is None:
+                raise SourceError(f"{pages[0][0]} {said}.")
+            first = found
     shape, size = first.shape, first.size
 
     def read(begin: Mark) -> Iterator[Chunk]:
+        each = pixels_of(pages[begin.row :], len(shape))
         for at in range(begin.row, len(pages), _AT_ONCE):
             rows, bad = [], {}
-            for i, page in enumerate(pages[at : at + _AT_ONCE]):
-                pixels = _pixels(opened, page, len(shape), options.max_memory)
+            for i, pixels in enumerate(itertools.islice(each, _AT_ONCE)):
                 if isinstance(pixels, str):
                     bad[i] = pixels
                 elif pixels.shape != shape:
@@ -95,14 +102,22 @@ def _source(pages: Sequence[_Page], names: list[str], files: tuple[Place, ...], 
     )  # fmt: skip
 
 
-def _pixels(opened: Callable[[Path], Any], page: _Page, dimensions: int | None, limit: int) -> Array | str:
-    """The pixels of a picture, or what is wrong with it."""
+def _pixels(image: Any, path: Path, pages: Iterable[int], dimensions: int | None, limit: int) -> Iterator[Array | str]:
+    """The pixels of some pages of a file, or what is wrong with each."""
+    with contextlib.ExitStack() as file:
+        opened = cache(lambda: file.enter_context(image.open(path, formats=_FORMATS)))
+        for page in pages:  # to find a page, those before it are passed
+            yield _page(opened, page, dimensions, limit)
+
+
+def _page(opened: Callable[[], Any], page: int, dimensions: int | None, limit: int) -> Array | str:
+    """The pixels of a page, or what is wrong with it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's own limit of size; we have ours
-            picture = opened(page[0])
-            if page[1]:
-                picture.seek(page[1])
+            picture = opened()
+            if page:
+                picture.seek(page)
             if picture.width * picture.height * 4 * 3 > limit:
                 raise ValueError(f"its {picture.width}×{picture.height} pixels take more than the memory allowed, max_memory")
             if not (dimensions == 2 if dimensions else picture.mode in _GREY):

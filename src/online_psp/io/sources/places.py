@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -37,8 +37,6 @@ class Place:
     """Opens it at its first byte, as it is stored."""
     path: Path | None = None
     """The path, if it is a local file."""
-    remote: Any = None
-    """fsspec's file system and the path in it, if it is neither local nor in an archive."""
     packed: str | None = None
     """How it is compressed, once it has been opened."""
     stored: int | None = None
@@ -188,7 +186,7 @@ def remote(url: str) -> list[Place]:
 def _remote_place(system: Any, path: str, name: str) -> Place:
     folder = system.isdir(path) if path.rstrip("/").lower().endswith(".zarr") else False
     size = None if folder else system.info(path).get("size")
-    return Place(name, lambda: system.open(path, "rb"), remote=(system, path), stored=size)
+    return Place(name, lambda: system.open(path, "rb"), stored=size)
 
 
 def expand(text: str) -> list[Path] | None:
@@ -238,11 +236,13 @@ def in_zip(place: Place, member: str) -> Place:
         return Place(f"{place.name}::{member}", opened, stored=archive.getinfo(member).file_size)
 
 
-def check_copies(names: Sequence[str], where: str) -> None:
-    """Refuse a file that lies beside its compressed copy: its rows would count twice."""
+def check_once(names: Iterable[str], where: str) -> None:
+    """Refuse a file that is given twice, or beside its compressed copy: its rows would count twice."""
     seen: dict[str, str] = {}
     for name in names:
-        bare = next((name[: -len(ending)] for ending in COMPRESSED if name.lower().endswith(ending)), name)
+        bare = os.path.abspath(name)
+        bare = next((bare[: -len(ending)] for ending in COMPRESSED if bare.lower().endswith(ending)), bare)
         if bare in seen:
-            raise UnknownSourceError(f"{where} has both {seen[bare]} and {name}, whose rows would count twice; name those to read.")
+            both = f"{name} twice" if seen[bare] == name else f"both {seen[bare]} and {name}"
+            raise UnknownSourceError(f"{where} has {both}: the rows would count twice; name the files to read.")
         seen[bare] = name

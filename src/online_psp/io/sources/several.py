@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from online_psp.io.sources.names import order_of, ordered
+from online_psp.io.sources.places import check_once
 from online_psp.io.sources.source import Chunk, EmptySourceError, Mark, Source, SourceError, unreadable
 
-Open = Callable[[list[str] | None], Source]
-"""Opens a file, with its columns in the given order, if one is given."""
 
-
-def open_several(openers: Sequence[Open], name: str) -> Source:
+def open_several(openers: Sequence[Callable[[], Source]], name: str) -> Source:
     """Open all files as one table; their column names must be the same, in any order."""
     sources: list[Source] = []
     empty: list[EmptySourceError] = []
     for opener in openers:
         try:
-            sources.append(_like(opener, sources[0]) if sources else opener(None))
+            sources.append(opener())
         except EmptySourceError as error:
             empty.append(error)
     if not sources:
         raise empty[0]
+    given = [[source.name] if len(source.files) < 2 else [file.name for file in source.files] for source in sources]
+    check_once(itertools.chain(*given), name)
     first = sources[0]
+    orders = [_order(source, first) for source in sources]
     first.warnings.extend(str(error).rstrip(".") for error in empty)
     if len(sources) == 1:
         return first
@@ -46,7 +49,7 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
                     marks = np.zeros((chunk.length, 5), dtype=np.int64) if chunk.marks is None else chunk.marks
                     marks[:, 0], marks[:, 1] = i, inner.row + 1 + np.arange(chunk.length)
                     inner = inner._replace(row=inner.row + chunk.length)
-                    yield chunk._replace(marks=marks)
+                    yield chunk._replace(rows=ordered(chunk.rows, orders[i]), marks=marks)
             except SourceError:
                 raise
             except Exception as error:
@@ -72,21 +75,14 @@ def open_several(openers: Sequence[Open], name: str) -> Source:
     )
 
 
-def _like(opener: Open, first: Source) -> Source:
-    """Open the next file, with its columns in the order of the first."""
-    found = opener(None)
-    names, others = first.feature_names, found.feature_names
-    if names is None and others is not None:
+def _order(source: Source, first: Source) -> Any:
+    """The column of a file for each of the first file's; None if they are in order."""
+    names = source.feature_names
+    if first.feature_names is None and names is not None:
         raise SourceError(
-            f"{found.name} begins with names ({', '.join(others[:3])}, …), and {first.name} does not (--header, --no-header)."
+            f"{source.name} begins with names ({', '.join(names[:3])}, …), and {first.name} does not (--header, --no-header)."
         )
-    if names is not None and others is not None and names != others:
-        missing = [name for name in names if name not in others]
-        extra = [name for name in others if name not in names]
-        if missing or extra:
-            what = f"no column {missing[0]!r}" if missing else f"a column {extra[0]!r}"
-            raise SourceError(f"{found.name} has {what}, and {first.name} has {'one' if missing else 'none'}: they are not one table.")
-        found = opener(list(names))
-    if found.features != first.features:
-        raise SourceError(f"{found.name} has {found.features} columns, and {first.name} has {first.features}: they are not one table.")
-    return found
+    order = order_of(first.feature_names, names, source.name, first.name)
+    if source.features != first.features:
+        raise SourceError(f"{source.name} has {source.features} columns, and {first.name} has {first.features}: they are not one table.")
+    return order

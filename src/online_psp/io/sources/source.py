@@ -107,7 +107,8 @@ def together(chunks: Sequence[Chunk]) -> Chunk:
         return chunks[0]
     bad, length = {}, 0
     for chunk in chunks:
-        bad.update({length + place: why for place, why in chunk.bad.items()})
+        if chunk.bad:
+            bad.update({length + place: why for place, why in chunk.bad.items()})
         length += chunk.length
     ids, times, marks = (
         None if parts[0] is None else np.concatenate(parts) for parts in zip(*(chunk[3:] for chunk in chunks), strict=True)
@@ -116,14 +117,22 @@ def together(chunks: Sequence[Chunk]) -> Chunk:
 
 
 class Position:
-    """How far a source has been read: the place, and a digest of the last rows before it, which tells whether it is still the same."""
+    """How far a source has been read, and a digest of the last rows before that, which tells whether it is still the same.
 
-    def __init__(self, end: Mark, start: Mark, digest: str | None = None, rows: Chunk | None = None) -> None:
-        self.end, self.start, self._digest, self._rows = end, start, digest, rows
+    Parameters
+    ----------
+    row : int
+        Rows before the position.
+    start : Mark
+        The place from which they are digested, and read on.
+    """
+
+    def __init__(self, row: int, start: Mark, digest: str | None = None, rows: Chunk | None = None) -> None:
+        self.row, self.start, self._digest, self._rows = row, start, digest, rows
 
     @property
     def digest(self) -> str:
-        """Digest of the rows from `start` to `end`."""
+        """Digest of the rows from `start` on."""
         if self._digest is None:
             self._digest, self._rows = digest_of(self._rows), None
         return self._digest
@@ -131,20 +140,17 @@ class Position:
     @classmethod
     def of_pipe(cls, row: int) -> Self:
         """The position after some rows of a pipe, of which none is digested."""
-        return cls(Mark(row), Mark(row))
+        return cls(row, Mark(row))
 
     def to_json(self) -> list[Any]:
         """As it is stored in a checkpoint."""
-        return [list(self.end), list(self.start), self.digest]
+        return [self.row, list(self.start), self.digest]
 
     @classmethod
-    def of(cls, stored: Any) -> Self | None:
-        """The position that a checkpoint holds; None if it is none."""
-        try:
-            end, start, digest = stored
-            return cls(Mark(*map(int, end)), Mark(*map(int, start)), str(digest))
-        except (TypeError, ValueError):
-            return None
+    def of(cls, stored: Any) -> Self:
+        """The position that a checkpoint holds."""
+        row, start, digest = stored
+        return cls(row, Mark(*start), digest)
 
 
 class Block(NamedTuple):
@@ -245,10 +251,10 @@ class Source:
         """
         size = size or self.block_rows()
         self._check_memory(size)
-        known = start if isinstance(start, Position) else Position(Mark(start), Mark(start))
+        known = start if isinstance(start, Position) else Position(start, Mark(start))
         begin = known.start if (isinstance(start, Position) or self.total is not None) and not self.once else Mark()
         tail = _Tail(known.start, self._digested())
-        at = known.end.row
+        at = known.row
         for chunk in cut(self._after(begin.row, self._chunks(begin), known, tail, isinstance(start, Position)), size, deadline):
             tail.add(chunk)
             yield self._screened(at, chunk)._replace(position=tail.position())
@@ -256,24 +262,24 @@ class Source:
 
     def _after(self, at: int, chunks: Iterator[Chunk], known: Position, tail: _Tail, compare: bool) -> Iterator[Chunk]:
         """Pass over the rows before a position; the last of them must be those that it was made from."""
+        unseen = self._digested() - sum(each.length for each in self.seen) if self.once else 0
         for chunk in chunks:
-            if self.once and sum(each.length for each in self.seen) < self._digested():
+            if unseen > 0:
                 self.seen.append(chunk)
-            if at < known.end.row:
-                stop = min(known.end.row - at, chunk.length)
+                unseen -= chunk.length
+            if at < known.row:
+                stop = min(known.row - at, chunk.length)
                 tail.add(chunk.part(min(max(known.start.row - at, 0), stop), stop))
                 at += stop
                 chunk = chunk.part(stop, chunk.length)  # noqa: PLW2901
-                if compare and at == known.end.row and tail.position().digest != known.digest:
+                if compare and at == known.row and tail.position().digest != known.digest:
                     raise DifferentSourceError(
                         f"{self.name} has changed before row {at}, where the run had come to: its rows {known.start.row + 1} to {at} are "
                         "not those that were read."
                     )
             yield chunk
-        if compare and at < known.end.row:
-            raise DifferentSourceError(
-                f"{self.name} ended after {at} rows, and the run had come to row {known.end.row}: these are other data."
-            )
+        if compare and at < known.row:
+            raise DifferentSourceError(f"{self.name} ended after {at} rows, and the run had come to row {known.row}: these are other data.")
 
     def _chunks(self, begin: Mark) -> Iterator[Chunk]:
         """The pieces of the reader, read ahead, with every library error turned into one sentence; empty ones while nothing comes."""
@@ -403,24 +409,23 @@ class _Tail:
     """The last rows before a place, for its digest."""
 
     def __init__(self, start: Mark, most: int) -> None:
-        self.start = self.end = start
+        self.start, self.row = start, start.row
         self.most, self.rows = most, Chunk(0, np.zeros((0, 0)))
 
     def add(self, chunk: Chunk) -> None:
         """Add rows, and forget those that are not among the last any more."""
         if not chunk.length:
             return
-        row = self.end.row
-        self.end = chunk.mark(row, chunk.length - 1)
+        self.row += chunk.length
         whole = together([self.rows, chunk.part(max(0, chunk.length - self.most - 1), chunk.length)])
         extra = whole.length - self.most
         if extra > 0:
-            self.start = whole.mark(self.end.row - whole.length, extra - 1)
+            self.start = whole.mark(self.row - whole.length, extra - 1)
             whole = whole.part(extra, whole.length)
         self.rows = whole._replace(rows=whole.rows.copy())
 
     def position(self) -> Position:
-        return Position(self.end, self.start, None, self.rows)
+        return Position(self.row, self.start, None, self.rows)
 
 
 def digest_of(whole: Chunk | None) -> str:
@@ -569,17 +574,19 @@ def working_dtype(dtype: Any, wanted: Any, name: str) -> np.dtype[Any]:
         raise SourceError(f"{name} holds {what} ({kind}), not real numbers: write it as float64, or choose another array.")
     if wanted is None:
         return np.dtype(np.float32) if kind.newbyteorder("=") == np.float32 else np.dtype(np.float64)
-    working: np.dtype[Any] = np.dtype(wanted)
+    working = dtype_called(wanted)
     if working not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise UnknownSourceError(f"The working precision must be float32 or float64; got {working}.")
     return working
 
 
-def check_shape(shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Numbers of rows and of features of an array; raises a SourceError if it is not a table."""
-    if len(shape) != 2 or shape[1] < 1:
-        raise SourceError(f"{name} must be a table of rows and features; its shape is {tuple(shape)}.")
-    return int(shape[0]), int(shape[1])
+def dtype_called(name: Any) -> np.dtype[Any]:
+    """The dtype that the user has named."""
+    try:
+        found: np.dtype[Any] = np.dtype(name)
+    except TypeError:
+        raise UnknownSourceError(f"There is no type {name!r}.") from None
+    return found
 
 
 def joined(parts: list[Any]) -> Any:

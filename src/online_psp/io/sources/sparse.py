@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from online_psp.engine.types import Array
-from online_psp.io.sources.arrays import npy_header
+from online_psp.io.sources.arrays import as_table, npy_header
 from online_psp.io.sources.options import Options
 from online_psp.io.sources.places import Place, in_zip
 from online_psp.io.sources.source import (
@@ -27,7 +27,6 @@ from online_psp.io.sources.source import (
     Mark,
     Source,
     SourceError,
-    check_shape,
     working_dtype,
 )
 
@@ -48,7 +47,7 @@ Opened = Callable[[], AbstractContextManager[Parts]]
 
 def sparse_source(opened: Opened, shape: Any, options: Options, name: str, files: tuple[Place, ...] = ()) -> Source:
     """A source of rows stored one after the other: row i has ``data[indptr[i]:indptr[i+1]]`` in the columns ``indices[…]``."""
-    total, features = check_shape(whole_numbers(shape, name), name)
+    total, features = as_table(whole_numbers(shape, name), name)[0]
     with opened() as parts:
         working = working_dtype(parts.data.dtype, options.dtype, name)
         block = _check(parts, total, name)
@@ -65,6 +64,8 @@ def open_sparse(matrix: Any, options: Options, name: str) -> Source:
     """Open a matrix in memory, in any of SciPy's formats."""
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # before anything follows its indices
+        if (np.diff(matrix.indptr) < 0).any():  # which is not looked at where there are no entries
+            raise damaged(name, "its indptr goes down")
     rows = matrix.tocsr()
     found = sparse_source(lambda: nullcontext(Parts(rows.data, rows.indices, rows.indptr)), rows.shape, options, name)
     return replace(found, foreign=True)  # it is in memory: there is nothing to read ahead

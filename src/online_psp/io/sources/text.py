@@ -17,7 +17,6 @@ import numpy as np
 from online_psp.engine.types import Array
 from online_psp.io.sources.columnar import dense
 from online_psp.io.sources.columns import Choice, choose, listing, text_columns, times_of, unique
-from online_psp.io.sources.content import refuse_stand_in
 from online_psp.io.sources.dialect import MOST_LEAD, WHITESPACE, Dialect, encoding_of, logical_lines, row_ends, sniff, split
 from online_psp.io.sources.numerals import THOUSANDS, Signs, may_be_number
 from online_psp.io.sources.options import Options
@@ -25,6 +24,7 @@ from online_psp.io.sources.places import HEAD, PIECE, Place, some
 from online_psp.io.sources.source import Chunk, Mark, Source, SourceError, megabytes, working_dtype
 
 _SAMPLE_LINES = 200
+_SURELY_COUNTED = 10  # rows
 _LONGEST_QUOTED = 1 << 20
 _FIRST_PIECE, _LARGEST_PIECE = 1 << 18, 1 << 24
 _ENOUGH_ROWS = 512  # rows of a piece from which the cost of a call of the parser does not count
@@ -74,7 +74,6 @@ class Feed:
             if self.stream is not None:
                 piece = some(self.stream, PIECE)
                 self.seen, whole = self.seen + piece, not piece
-        refuse_stand_in(self.seen, self.name)
         self.encoding, note = encoding_of(self.seen, options.text.encoding, self.name, whole)
         self.old_mac = b"\r" in self.seen and b"\n" not in self.seen.replace(b"\0", b"")
         found = logical_lines(b"".join(self._utf8(iter([self.seen]))))
@@ -118,6 +117,11 @@ class Feed:
         except OSError:
             return None
         return found and (found.st_size, found.st_mtime_ns)
+
+
+def _count_up(cells: list[str]) -> bool:
+    """Whether cells are 0, 1, 2, … or 1, 2, 3, …, too many of them for an accident."""
+    return len(cells) >= _SURELY_COUNTED and cells[0] in ("0", "1") and cells == [str(i + int(cells[0])) for i in range(len(cells))]
 
 
 def _is_plain(encoding: str) -> bool:
@@ -265,6 +269,9 @@ def open_text(feed: Feed, options: Options, usual: str) -> Source:
             )
         hint = _hint(dialect, next(iter(wrong.values())))
         raise SourceError(text_columns(wrong, choice.features, names, feed.name, hint if "thousands" in hint else ""))
+    if _count_up(column := [row[choice.features[0]] for row in dialect.rows]):
+        said = f"{dialect.column(choice.features[0])} counts the rows ({', '.join(column[:3])}, …) and is learned"
+        notes.append(f"{said} (--exclude {choice.features[0]} to leave it out)")
     chosen = [names[at] for at in choice.features] if names else None
     header = "no" if names is None else "yes" if dialect.header else "in a comment"
     notes.insert(0, f"header: {header}, {listing(chosen, len(choice.features))}")

@@ -1,4 +1,4 @@
-"""Matching columns by name: puts the rows of a source in the column order of a model."""
+"""Matching columns by name: puts the rows of a source in the column order of a model, or of another source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from online_psp.io.sources import SourceError
+from online_psp.io.sources.source import SourceError
 
 _SHOWN = 8
 
