@@ -23,6 +23,7 @@ from tests.unit.pca.test_missing import mean_filled, pairwise_basis, problem, wi
 from tests.unit.pca.test_robust import KINDS, check_clean_rows, check_gross_rows
 
 
+@pytest.mark.filterwarnings("ignore:.*are not predicted by the others")
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
 @pytest.mark.parametrize("name", ["spiked", "MNIST"])
 def test_better_than_what_people_do(name: str, share: float, request: pytest.FixtureRequest) -> None:

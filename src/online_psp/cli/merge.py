@@ -56,7 +56,8 @@ def _text(path: Path) -> str:
 
 def _check_names(known: list[str] | None, found: list[str] | None, path: Path, first: Path) -> Any:
     """The order of the columns of one model in another, by name; fails if they cannot be matched."""
-    from online_psp.io.sources import SourceError, order_of
+    from online_psp.io.sources import SourceError
+    from online_psp.io.sources.names import order_of
 
     if order_of(known, found, str(path), str(first)) is not None:
         assert known is not None

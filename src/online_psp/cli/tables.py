@@ -148,7 +148,8 @@ def _dense(rows: Any) -> Any:
 
 def _order(wanted: list[str] | None, source: Any, path: Path, model: Any, inverse: bool, quiet: bool) -> Any:
     """The column of the source for each feature of a model, or for each component; None if they are in order."""
-    from online_psp.io.sources import SourceError, order_of
+    from online_psp.io.sources import SourceError
+    from online_psp.io.sources.names import order_of
 
     given = source.feature_names
     named = given is not None and (not inverse or set(given) & set(wanted or []))  # scores of other names stand in order
@@ -191,7 +192,7 @@ def _converted(source: Any, way: _Way, order: Any, size: int | None, skip: bool,
     """Results and ids, block by block; NaN for bad rows."""
     import numpy as np
 
-    from online_psp.io.sources import ordered
+    from online_psp.io.sources.names import ordered
 
     looked, width = [time.monotonic()], len(way.names)
     for block in source.blocks(size, deadline=lambda: time.monotonic() - looked[0] > _PROMPT):

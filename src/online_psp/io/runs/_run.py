@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from online_psp.algorithms import StreamingAlgorithm
 from online_psp.io.alarms import AlarmFile, Written
-from online_psp.io.sources import DifferentSourceError, Position, Source, SourceError, different, identity, order_of
+from online_psp.io.sources import DifferentSourceError, Position, Source, SourceError, different, identity
+from online_psp.io.sources.names import order_of
 from online_psp.monitoring import Monitor, Update
 from online_psp.pca import OnlinePCA
 

@@ -12,7 +12,8 @@ from scipy.sparse import issparse
 
 from online_psp.io.pacing import unbroken
 from online_psp.io.runs._run import NAMED, Learned, Run, check_same
-from online_psp.io.sources import Block, Position, Source, SourceError, order_of, ordered
+from online_psp.io.sources import Block, Position, Source, SourceError
+from online_psp.io.sources.names import order_of, ordered
 from online_psp.monitoring import Update
 from online_psp.monitoring.results import moved, shares
 from online_psp.pca.forgetting import check_half_life

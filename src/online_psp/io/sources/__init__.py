@@ -13,7 +13,6 @@ from online_psp.io.sources.columns import column_list
 from online_psp.io.sources.formats import FORMATS
 from online_psp.io.sources.genes import numbered
 from online_psp.io.sources.identity import different, identity
-from online_psp.io.sources.names import order_of, ordered
 from online_psp.io.sources.opening import open_source
 from online_psp.io.sources.source import (
     BadRow,
@@ -41,6 +40,4 @@ __all__ = [
     "identity",
     "numbered",
     "open_source",
-    "order_of",
-    "ordered",
 ]
