@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from online_psp.engine.types import Floats
 from online_psp.metrics import subspace_error
-from online_psp.pca.fill import Gaussian, Mask, expect, fill, first_directions, gaussian, leading_of_filled, no_trust, solve
+from online_psp.pca.fill import Filled, Gaussian, Mask, expect, fill, first_directions, gaussian, leading_of_filled, no_trust, solve
 
 
 def model_of(D: int, k: int) -> tuple[Gaussian, Floats, np.random.Generator]:
@@ -44,6 +44,12 @@ def test_expected_values_and_likelihoods_are_those_of_the_conditional_gaussian(m
         )
 
 
+def completed(rows: Floats, B: Floats, d: Floats, holed: Floats, observed: Mask, weights: Floats, least: float = 0.0) -> Filled:
+    """Rows completed by a model of exact variances, of which nothing was predicted yet."""
+    variance = rows.var(axis=0)
+    return fill(B, d, float(variance.sum()), np.inf, variance, no_trust(rows.shape[1]), holed, observed, weights, least)
+
+
 def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes() -> None:
     model, _, rng = model_of(24, 8)
     _, observed = spoiled(np.ones((16, 24)), np.linspace(0.0, 0.9, 16)[:, np.newaxis], rng)
@@ -57,13 +63,10 @@ def test_posterior_covariance_is_the_mean_over_rows_with_few_and_with_many_holes
 
 def test_complete_rows_stay_as_they_are() -> None:
     rows, U, _ = spiked(50, 20, 3, 0)
-    made = fill(
+    made = completed(
+        rows,
         U.T,
         np.array([3.0, 2.0, 1.0]),
-        float(rows.var(axis=0).sum()),
-        np.inf,
-        rows.var(axis=0),
-        no_trust(20),
         rows,
         np.ones(rows.shape, bool),
         np.full(50, 0.02),
@@ -80,7 +83,7 @@ def test_a_wrong_model_adds_no_bias(turned: bool) -> None:
     weights, found = np.full(400, 1 / 400), np.zeros((30, 30))
     for _ in range(200):
         holed, observed = spoiled(rows, 0.3, rng)
-        made = fill(B, d, float(rows.var(axis=0).sum()), np.inf, rows.var(axis=0), no_trust(30), holed, observed, weights)
+        made = completed(rows, B, d, holed, observed, weights)
         found += ((made.rows.T * made.weights) @ made.rows - np.diag(made.apart)) / 200
     truth = rows.T @ rows / 400
     assert np.linalg.norm(found - truth) < 0.02 * np.linalg.norm(truth)
@@ -92,13 +95,10 @@ def test_a_feature_that_others_do_not_predict_is_filled_with_its_mean() -> None:
     holed, observed = spoiled(rows, 0.3, rng)
     B = U.T + 0.3 * np.eye(30)[:1]  # a model that takes it for predictable
     B = np.linalg.qr(B.T)[0].T
-    made = fill(
+    made = completed(
+        rows,
         B,
         np.array([20.0, 10.0, 5.0]),
-        float(rows.var(axis=0).sum()),
-        np.inf,
-        rows.var(axis=0),
-        no_trust(30),
         holed,
         observed,
         np.full(2000, 1 / 2000),
@@ -115,13 +115,10 @@ def test_a_feature_absent_from_the_block_keeps_its_covariances() -> None:
     observed = np.ones(rows.shape, bool)
     observed[:, :8] = False
     holed = np.where(observed, rows, 0.0)
-    made = fill(
+    made = completed(
+        rows,
         B[:, ::-1].T[:3],
         d[::-1][:3],
-        float(rows.var(axis=0).sum()),
-        np.inf,
-        rows.var(axis=0),
-        no_trust(30),
         holed,
         observed,
         np.full(3000, 1 / 3000),
@@ -180,13 +177,10 @@ def test_features_that_cease_within_the_block_keep_their_covariances() -> None:
     d, B = np.linalg.eigh(truth)
     observed = np.ones(rows.shape, bool)
     observed[1500:, :8] = False
-    made = fill(
+    made = completed(
+        rows,
         B[:, ::-1].T[:3],
         d[::-1][:3],
-        float(rows.var(axis=0).sum()),
-        np.inf,
-        rows.var(axis=0),
-        no_trust(30),
         rows * observed,
         observed,
         np.full(4000, 1 / 4000),
@@ -199,13 +193,10 @@ def test_a_feature_seen_a_few_times_is_divided_by_no_less_than_asked() -> None:
     rows, U, _ = spiked(400, 30, 3, 8)
     observed = np.ones(rows.shape, bool)
     observed[4:, 0] = False
-    made = fill(
+    made = completed(
+        rows,
         U.T[:0],
         np.zeros(0),
-        float(rows.var(axis=0).sum()),
-        np.inf,
-        rows.var(axis=0),
-        no_trust(30),
         rows * observed,
         observed,
         np.full(400, 1 / 400),
